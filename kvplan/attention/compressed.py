@@ -1,0 +1,71 @@
+"""Attention over key-value records compressed along the sequence (DeepSeek-V4's CSA and HCA).
+
+Each token's key and value are one shared vector of head_dim, of which qk_rope_head_dim are rotary. A layer keeps a
+sliding window of them; with a `compress_ratio` it also keeps one compressed record for every `ratio` tokens, and the
+state of the compressor for the tokens not folded yet (DeepSeek-V4 reference inference code; vllm.md section 1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from kvplan.cache import CacheTensor, Fixed, Law, PerToken, Window
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompressedAttention:
+    """CSA (`compress_ratio` 4, sparse, with an indexer), HCA (128, dense over few records), or window only (0).
+
+    `compressor_overlap`: the compressor sees two neighbouring groups at once and keeps both halves in its state.
+    `owns_entries` False: another layer holds the compressed records (DeepSeek-V4.1 `kv_source_layer_ids`).
+    """
+
+    kind: Literal["compressed"] = "compressed"
+    num_attention_heads: int
+    head_dim: int
+    qk_rope_head_dim: int
+    sliding_window: int
+    compress_ratio: int = 0
+    compressor_overlap: bool = False
+    owns_entries: bool = True
+    q_lora_rank: int | None = None
+    o_lora_rank: int | None = None
+    o_groups: int | None = None
+    index_head_dim: int | None = None
+    index_n_heads: int | None = None
+    index_topk: int | None = None
+
+    @property
+    def layer_type(self) -> str:
+        """sliding_shared_kv, csa or hca."""
+        if not self.compress_ratio:
+            return "sliding_shared_kv"
+        return "csa" if self.index_head_dim else "hca"
+
+    @property
+    def family(self) -> str:
+        """compressed."""
+        return "compressed"
+
+    def _record(self, law: Law, reads: Law | None = None) -> tuple[CacheTensor, CacheTensor]:
+        return (
+            CacheTensor("entry", 1, self.head_dim - self.qk_rope_head_dim, law, reads),
+            CacheTensor("entry_rope", 1, self.qk_rope_head_dim, law, reads),
+        )
+
+    def _state(self, dim: int) -> CacheTensor:
+        """Value and gate of each token not folded yet, twice as wide where neighbouring groups overlap."""
+        return CacheTensor("compressor_state", 1, 2 * (1 + self.compressor_overlap) * dim, Fixed(self.compress_ratio))
+
+    def tensors(self) -> tuple[CacheTensor, ...]:
+        """Window records; then compressed records, index keys and compressor states where the layer has them."""
+        window = self._record(Window(self.sliding_window))
+        if not (self.compress_ratio and self.owns_entries):
+            return window
+        law = PerToken(self.compress_ratio)
+        parts = [*window, *self._record(law, Window(self.index_topk) if self.index_topk else None)]
+        parts.append(self._state(self.head_dim))
+        if self.index_head_dim:
+            parts += [CacheTensor("index_k", 1, self.index_head_dim, law), self._state(self.index_head_dim)]
+        return tuple(parts)

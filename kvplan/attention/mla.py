@@ -1,0 +1,62 @@
+"""Multi-head Latent Attention, with or without a sparse indexer.
+
+Cache: one latent of kv_lora_rank and one rotary key of qk_rope_head_dim for a token, whatever the number of heads
+(DeepSeek-V2, arXiv 2405.04434, section 2.1). The indexer of DeepSeek Sparse Attention adds one key of index_head_dim
+(DeepSeek-V3.2-Exp report); top-k shrinks what a step reads, never what is stored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from kvplan.cache import CacheTensor, PerToken, Window
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MultiHeadLatentAttention:
+    """MLA. `index_head_dim` is None where the layer has no indexer of its own.
+
+    `shares_index`: the layer is sparse but reuses another layer's selection (GLM-5.2 `indexer_types: shared`), so it
+    stores no index key. `index_pool`: tokens folded into one index key (GLM-5.3-Flash).
+    """
+
+    kind: Literal["mla"] = "mla"
+    num_attention_heads: int
+    kv_lora_rank: int
+    qk_rope_head_dim: int
+    qk_nope_head_dim: int
+    v_head_dim: int
+    q_lora_rank: int | None = None
+    index_head_dim: int | None = None
+    index_n_heads: int | None = None
+    index_topk: int | None = None
+    index_pool: int = 1
+    shares_index: bool = False
+
+    @property
+    def layer_type(self) -> str:
+        """mla, mla_dsa (own indexer) or mla_dsa_shared_index."""
+        if self.shares_index:
+            return "mla_dsa_shared_index"
+        return "mla_dsa" if self.index_head_dim else "mla"
+
+    @property
+    def family(self) -> str:
+        """mla."""
+        return "mla"
+
+    @property
+    def head_dim(self) -> int:
+        """The head size of the MHA that MLA stands for: its content part."""
+        return self.qk_nope_head_dim
+
+    def tensors(self) -> tuple[CacheTensor, ...]:
+        """Latent, rotary key, and the index key where the layer owns one."""
+        reads = Window(self.index_topk) if self.index_topk else None
+        parts = [CacheTensor("latent", 1, self.kv_lora_rank, PerToken(), reads)]
+        if self.qk_rope_head_dim:
+            parts.append(CacheTensor("rope", 1, self.qk_rope_head_dim, PerToken(), reads))
+        if self.index_head_dim and not self.shares_index:
+            parts.append(CacheTensor("index_k", 1, self.index_head_dim, PerToken(self.index_pool)))
+        return tuple(parts)

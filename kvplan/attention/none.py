@@ -1,0 +1,58 @@
+"""Layers that keep nothing: no attention at all, or the K and V of another layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from kvplan.attention.gqa import GroupedQueryAttention
+from kvplan.cache import CacheTensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoCache:
+    """A layer without attention; `reason` says what it is instead."""
+
+    kind: Literal["none"] = "none"
+    reason: Literal["mlp", "moe", "no_op attention", "linear replacement"]
+
+    @property
+    def layer_type(self) -> str:
+        """none(reason)."""
+        return f"none({self.reason})"
+
+    @property
+    def family(self) -> str:
+        """none."""
+        return "none"
+
+    def tensors(self) -> tuple[CacheTensor, ...]:
+        """Nothing."""
+        return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedCache:
+    """Attention that reads the K and V of an earlier layer (Gemma-3n `num_kv_shared_layers`) and stores none."""
+
+    kind: Literal["shared"] = "shared"
+    source: GroupedQueryAttention
+
+    @property
+    def layer_type(self) -> str:
+        """none(kv shared)."""
+        return "none(kv shared)"
+
+    @property
+    def family(self) -> str:
+        """none."""
+        return "none"
+
+    @property
+    def num_attention_heads(self) -> int:
+        """Query heads, as in the source layer."""
+        return self.source.num_attention_heads
+
+    def tensors(self) -> tuple[CacheTensor, ...]:
+        """Nothing of its own."""
+        return ()

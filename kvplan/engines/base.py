@@ -1,0 +1,117 @@
+"""What every engine answers, and the words for it.
+
+An engine turns a `Deployment` into a `Layout`: how it cuts the cache into pages, whatever the size of the pool. A
+layout turns bytes of pool into blocks, tokens and sessions; those methods take ints or int64 arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kvplan.parallel import Parallelism
+
+if TYPE_CHECKING:
+    from kvplan.arith import Ints
+    from kvplan.gpu import GpuSpec
+    from kvplan.model import ModelSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """One model on one kind of GPU under one engine version.
+
+    `max_model_len`: the engine's maximum context in tokens. `kv_dtype`: a name or `auto`, what the engine would choose.
+    None means the engine's own default. `engine_args`: the engine's flags under its own names.
+    """
+
+    spec: ModelSpec
+    gpu: GpuSpec
+    max_model_len: int
+    parallel: Parallelism = Parallelism()
+    version: str | None = None
+    kv_dtype: str = "auto"
+    block_size: int | None = None
+    max_num_seqs: int | None = None
+    max_num_batched_tokens: int | None = None
+    engine_args: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """What the engine prints for a pool: `kv_tokens` and `max_concurrency` exactly as this version computes them."""
+
+    block_size: int
+    num_blocks: int
+    kv_tokens: int
+    max_concurrency: float
+
+
+class Layout(Protocol):
+    """The cache as this engine version cuts it on one rank. Bytes and tokens are per rank."""
+
+    @property
+    def kv_dtype(self) -> str:
+        """The KV dtype in force, after `auto`."""
+        ...
+
+    @property
+    def block_size(self) -> int:
+        """Tokens of one block (page), as the engine reports it."""
+        ...
+
+    @property
+    def bytes_per_block(self) -> int:
+        """Bytes of one block over all layers of the fullest rank."""
+        ...
+
+    @property
+    def max_num_seqs(self) -> int:
+        """Most sessions that the scheduler runs at once, after the engine's defaults."""
+        ...
+
+    @property
+    def max_num_batched_tokens(self) -> int:
+        """Most tokens of one step, after the engine's defaults."""
+        ...
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a person should know of how this layout came about."""
+        ...
+
+    def capacity(self, pool_bytes: int) -> Capacity:
+        """Blocks, tokens and concurrency at `max_model_len`, as printed."""
+        ...
+
+    def num_blocks(self, pool_bytes: Ints) -> Ints:
+        """Blocks that fit into a pool."""
+        ...
+
+    def blocks_per_session(self, tokens: Ints) -> Ints:
+        """Blocks that one running session of `tokens` tokens holds, over all groups."""
+        ...
+
+    def session_bytes(self, tokens: Ints) -> Ints:
+        """Reserved bytes of one session: never below the logical bytes."""
+        ...
+
+    def max_batch(self, pool_bytes: Ints, tokens: Ints) -> Ints:
+        """Sessions of `tokens` tokens that run at once: what the pool holds, and what the scheduler admits."""
+        ...
+
+    def max_context(self, pool_bytes: int, sessions: int = 1) -> int:
+        """The longest context (not above the model's) at which `sessions` sessions fit; 0 where none does."""
+        ...
+
+
+class Engine(Protocol):
+    """One engine. Every module of `kvplan.engines` exports one as `ENGINE`."""
+
+    name: str
+    default_version: str
+
+    def layout(self, deployment: Deployment) -> Layout:
+        """How this engine cuts the cache; `Unsupported` with the engine's own reason where it refuses."""
+        ...

@@ -1,0 +1,263 @@
+"""A model as its layers, and what `n` tokens of one session need on one rank.
+
+A model's cost is a line, not a number: bytes per token (slope) and fixed bytes per session (states, filled windows).
+All sizes here are *logical*; what an engine reserves for the same tokens stands in `kvplan.engines`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from kvplan.attention import Attention
+from kvplan.cache import CacheTensor, Law
+from kvplan.errors import BadInput
+from kvplan.mlp import Mlp
+from kvplan.parallel import Parallelism, stage_layers
+from kvplan.storage import KvFormat
+
+if TYPE_CHECKING:
+    from kvplan.arith import Ints
+
+_RANGE = re.compile(r"(\d+)(?:-(\d+)(?:/(\d+))?)?")
+MAX_LAYERS = 4096
+
+
+@lru_cache(maxsize=1024)
+def layer_indices(text: str) -> tuple[int, ...]:
+    """`"0-2,5,8-16/4"` -> (0, 1, 2, 5, 8, 12, 16): indices and inclusive ranges, with a step after `/`."""
+    indices: list[int] = []
+    for part in text.replace(" ", "").split(","):
+        match = _RANGE.fullmatch(part)
+        if match is None:
+            raise BadInput(f"layers: {part!r} in {text!r} is not an index, a range such as 0-59 or 3-59/4")
+        first, last, step = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
+        if last < first or last >= MAX_LAYERS or step < 1:
+            raise BadInput(f"layers: {part!r} in {text!r} runs backwards, has step 0 or passes {MAX_LAYERS} layers")
+        indices.extend(range(first, last + 1, step))
+    return tuple(indices)
+
+
+def layer_ranges(indices: Iterable[int]) -> str:
+    """The shortest text that `layer_indices` reads back: runs of equal steps become ranges."""
+    rest, parts = sorted(indices), []
+    while rest:
+        step = rest[1] - rest[0] if len(rest) > 1 else 1
+        run = 1
+        while run < len(rest) and rest[run] - rest[run - 1] == step:
+            run += 1
+        run = 1 if run == 2 and step > 1 else run
+        suffix = "" if step == 1 or run == 1 else f"/{step}"
+        parts.append(f"{rest[0]}-{rest[run - 1]}{suffix}" if run > 1 else f"{rest[0]}")
+        rest = rest[run:]
+    return ",".join(parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerGroup:
+    """Layers that are alike. `layers`: their indices, as `layer_indices` reads them.
+
+    `attention` holds one kind, or several where one layer runs several (Falcon-H1's attention beside Mamba-2,
+    LongCat-Flash's two attentions).
+    """
+
+    layers: str
+    attention: tuple[Attention, ...]
+    mlp: Mlp | None = None
+
+    @property
+    def indices(self) -> tuple[int, ...]:
+        """Layer indices, ascending."""
+        return layer_indices(self.layers)
+
+    def tensors(self) -> tuple[CacheTensor, ...]:
+        """Cache tensors of one layer."""
+        return tuple(t for a in self.attention for t in a.tensors())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RopeScaling:
+    """How rotary positions are stretched beyond the trained length, under HF's names."""
+
+    rope_type: str
+    factor: float = 1.0
+    original_max_position_embeddings: int | None = None
+    mscale: float | None = None
+    mscale_all_dim: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantization:
+    """What a checkpoint says of its weights and of its KV cache.
+
+    `quant_method`: as the config names it. `weight_format`: fp8, int4, nvfp4, mxfp4 ... `block`: elements that share a
+    scale. `unquantized`: parts kept in the model's dtype. `kv_cache_dtype`: a KV dtype that the checkpoint asks for,
+    `none` where it says explicitly that KV is not quantized, None where it says nothing. FP8 weights never imply FP8 KV.
+    """
+
+    quant_method: str
+    weight_format: str | None = None
+    block: tuple[int, ...] | None = None
+    unquantized: tuple[str, ...] = ()
+    kv_cache_dtype: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSpec:
+    """One model: where its figures come from, its layers, and what engines read beside them.
+
+    `hub_ids`: repositories that share this geometry, quantized copies too. `mtp`: the layers of the multi-token
+    prediction module, which cost cache only when speculation is on.
+    """
+
+    name: str
+    source: str
+    model_type: str
+    torch_dtype: str
+    hidden_size: int
+    vocab_size: int
+    max_position_embeddings: int | None
+    layer_groups: tuple[LayerGroup, ...]
+    architecture: str | None = None
+    hub_ids: tuple[str, ...] = ()
+    tie_word_embeddings: bool = False
+    rope_scaling: RopeScaling | None = None
+    quantization: Quantization | None = None
+    mtp: tuple[LayerGroup, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        seen = Counter(i for g in self.layer_groups for i in g.indices)
+        twice = [i for i, n in seen.items() if n > 1]
+        missing = sorted(set(range(len(seen))) - set(seen))
+        if not seen or twice or missing:
+            raise BadInput(
+                f"{self.name}: layer_groups must name each layer once; "
+                + (f"layer {twice[0]} stands in two groups" if twice else f"layer {missing[0] if missing else 0} in none")
+            )
+
+    @property
+    def num_hidden_layers(self) -> int:
+        """Decoder layers, without multi-token prediction."""
+        return sum(len(g.indices) for g in self.layer_groups)
+
+    def mixers(self) -> Iterator[tuple[int, Attention]]:
+        """(number of layers, attention) for every kind in every group, in the order of the groups."""
+        for group in self.layer_groups:
+            for attention in group.attention:
+                yield len(group.indices), attention
+
+    def layers_by_kind(self) -> dict[str, int]:
+        """Layer types under HF's names, with how many layers run each."""
+        counts: Counter[str] = Counter()
+        for count, attention in self.mixers():
+            counts[attention.layer_type] += count
+        return dict(counts)
+
+    @property
+    def attention_family(self) -> str:
+        """mha, mqa, gqa, mla, compressed ...; hybrid where layers of several families cost cache."""
+        families = {a.family for _, a in self.mixers()} - {"none"}
+        return families.pop() if len(families) == 1 else "hybrid" if families else "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """Bytes per slot of everything on one rank that follows the same law and the same sequence division."""
+
+    law: Law
+    bytes_per_slot: int
+    grows: bool
+
+
+Profile = tuple[Term, ...]
+"""What one rank stores for one session: add bytes_per_slot x slots over the terms."""
+
+
+def _terms(tensors: Iterable[tuple[int, CacheTensor]], kv_format: KvFormat, tp: int, *, reads: bool) -> Profile:
+    totals: dict[tuple[Law, bool], int] = {}
+    for layers, tensor in tensors:
+        key = ((tensor.reads or tensor.law) if reads else tensor.law, tensor.grows)
+        totals[key] = totals.get(key, 0) + layers * tensor.bytes_per_slot(kv_format, tp)
+    return tuple(Term(law, size, grows) for (law, grows), size in totals.items() if size)
+
+
+def _read_tensors(attention: Attention) -> tuple[CacheTensor, ...]:
+    """What a step reads: a layer that shares another's cache reads that one."""
+    return attention.source.tensors() if attention.kind == "shared" else attention.tensors()
+
+
+@lru_cache(maxsize=4096)
+def profiles(spec: ModelSpec, kv_format: KvFormat, parallel: Parallelism, *, reads: bool = False) -> tuple[Profile, ...]:
+    """One `Profile` for each pipeline stage; of stored bytes, or of what one decode step reads."""
+    stages = []
+    for stage in stage_layers(spec.num_hidden_layers, parallel.pp):
+        tensors = [
+            (sum(i in stage for i in group.indices), tensor)
+            for group in spec.layer_groups
+            for attention in group.attention
+            for tensor in (_read_tensors(attention) if reads else attention.tensors())
+        ]
+        stages.append(_terms(tensors, kv_format, parallel.tp, reads=reads))
+    return tuple(stages)
+
+
+def profile_bytes(profile: Profile, tokens: Ints, dcp: int = 1) -> Ints:
+    """Bytes of one session of `tokens` tokens (int or int64 array) on one rank."""
+    from kvplan.arith import cdiv
+
+    share = cdiv(tokens, dcp) if dcp > 1 else tokens
+    total: Ints = tokens * 0
+    for term in profile:
+        total = total + term.bytes_per_slot * term.law.slots(share if term.grows else tokens)
+    return total
+
+
+def session_bytes(spec: ModelSpec, tokens: Ints, kv_format: KvFormat, parallel: Parallelism) -> Ints:
+    """Logical bytes of one session of `tokens` tokens on the fullest rank (over pipeline stages)."""
+    from kvplan.arith import maximum
+
+    first, *rest = (profile_bytes(p, tokens, parallel.dcp) for p in profiles(spec, kv_format, parallel))
+    for other in rest:
+        first = maximum(first, other)
+    return first
+
+
+def session_bytes_all_ranks(spec: ModelSpec, tokens: Ints, kv_format: KvFormat, parallel: Parallelism) -> Ints:
+    """Logical bytes of one session over all ranks that hold a part or a copy of it."""
+    total: Ints = tokens * 0
+    for profile in profiles(spec, kv_format, parallel):
+        total = total + profile_bytes(profile, tokens, parallel.dcp)
+    return total * parallel.tp
+
+
+def read_bytes(spec: ModelSpec, tokens: Ints, kv_format: KvFormat, parallel: Parallelism) -> Ints:
+    """Cache bytes that one decode step of one session reads on the fullest rank."""
+    from kvplan.arith import maximum
+
+    first, *rest = (profile_bytes(p, tokens, parallel.dcp) for p in profiles(spec, kv_format, parallel, reads=True))
+    for other in rest:
+        first = maximum(first, other)
+    return first
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A session's cost on the fullest rank: `bytes_per_token` x tokens + `fixed_bytes` (at the context asked)."""
+
+    bytes_per_token: Fraction
+    fixed_bytes: int
+
+
+def cost_line(spec: ModelSpec, tokens: int, kv_format: KvFormat, parallel: Parallelism) -> Line:
+    """Slope, and states plus windows as full as they are at `tokens`, on the rank that holds most."""
+    stages = profiles(spec, kv_format, parallel)
+    fullest = max(stages, key=lambda p: profile_bytes(p, tokens, parallel.dcp))
+    slope = sum((t.bytes_per_slot * t.law.slots_per_token() for t in fullest), Fraction(0)) / parallel.dcp
+    fixed = profile_bytes(tuple(t for t in fullest if not t.grows), tokens)
+    return Line(slope, int(fixed))
