@@ -82,7 +82,7 @@ def _dtype(fields: Fields, wrapper: Fields) -> str:
 
 
 def _vocab(fields: Fields, wrapper: Fields) -> int:
-    size = fields.count("vocab_size") or wrapper.count("vocab_size") or fields.size("vocab_size")
+    size = fields.count("vocab_size") or wrapper.count("vocab_size") or fields.optional_size("vocab_size")
     if size is None:
         fields.note("vocab_size is absent: embeddings and head cannot be counted")
     return size or 0
