@@ -14,6 +14,7 @@ from kvplan.parallel import Parallelism
 
 if TYPE_CHECKING:
     from kvplan.arith import Ints
+    from kvplan.budget import Budget
     from kvplan.gpu import GpuSpec
     from kvplan.model import ModelSpec
 
@@ -23,6 +24,7 @@ class Deployment:
     """One model on one kind of GPU under one engine version.
 
     `max_model_len`: the engine's maximum context in tokens. `kv_dtype`: a name or `auto`, what the engine would choose.
+    `memory_fraction`: gpu_memory_utilization, mem_fraction_static, free_gpu_memory_fraction: what this engine calls it.
     None means the engine's own default. `engine_args`: the engine's flags under its own names.
     """
 
@@ -35,6 +37,7 @@ class Deployment:
     block_size: int | None = None
     max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None
+    memory_fraction: float | None = None
     engine_args: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -85,6 +88,10 @@ class Layout(Protocol):
         """Blocks, tokens and concurrency at `max_model_len`, as printed."""
         ...
 
+    def needed_bytes(self, tokens: int) -> int:
+        """The least pool with which the engine starts at a maximum length of `tokens`."""
+        ...
+
     def num_blocks(self, pool_bytes: Ints) -> Ints:
         """Blocks that fit into a pool."""
         ...
@@ -114,4 +121,15 @@ class Engine(Protocol):
 
     def layout(self, deployment: Deployment) -> Layout:
         """How this engine cuts the cache; `Unsupported` with the engine's own reason where it refuses."""
+        ...
+
+    def budget(self, deployment: Deployment, layout: Layout, given_bytes: Mapping[str, int]) -> Budget:
+        """One GPU's memory under this engine's own rule for what its memory fraction means.
+
+        `given_bytes` replaces estimated lines by label (weights, activation, non_torch, cuda_graphs ...).
+        """
+        ...
+
+    def flags(self, deployment: Deployment, max_num_seqs: int) -> str:
+        """The command-line flags that start this engine as planned."""
         ...
