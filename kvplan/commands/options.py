@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -79,3 +79,26 @@ def whole_numbers(text: str, option: str, most: int = 65536) -> tuple[int, ...]:
         return int(part)
 
     return split(text, option, read)
+
+
+def size(text: str | None, option: str) -> int | None:
+    """`"40GiB"` -> bytes; None stays None."""
+    from kvplan.units import parse_bytes
+
+    return None if text is None else parse_bytes(text, where=option)
+
+
+def engine_args(pairs: Iterable[str]) -> dict[str, Any]:
+    """`["async_scheduling=false", "num_gpu_blocks_override=100"]` -> values as JSON reads them, else as text."""
+    import json
+
+    args: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name.strip():
+            raise BadInput(f"--engine-arg: {pair!r} is not name=value")
+        try:
+            args[name.strip().replace("-", "_")] = json.loads(value)
+        except ValueError:
+            args[name.strip().replace("-", "_")] = value
+    return args
