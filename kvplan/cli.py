@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 def verbs() -> list[str]:
-    """Module names of `kvplan.commands` that hold a verb; `options` is shared, `import_` is the verb `import`."""
+    """Module names of `kvplan.commands` that hold a verb; `options` and `progress` are shared, `import_` is the verb `import`."""
     modules = {p.name.partition(".")[0] for p in (Path(__file__).parent / "commands").iterdir()}
-    return sorted(m.rstrip("_") for m in modules if not m.startswith("_") and m != "options")
+    return sorted(m.rstrip("_") for m in modules if not m.startswith("_") and m not in {"options", "progress"})
 
 
 class Verbs(TyperGroup):
