@@ -190,11 +190,13 @@ Profile = tuple[Term, ...]
 """What one rank stores for one session: add bytes_per_slot x slots over the terms."""
 
 
-def _terms(tensors: Iterable[tuple[int, CacheTensor]], kv_format: KvFormat, tp: int, *, reads: bool) -> Profile:
+def _terms(
+    tensors: Iterable[tuple[int, CacheTensor]], kv_format: KvFormat, parallel: Parallelism, *, reads: bool
+) -> Profile:
     totals: dict[tuple[Law, bool], int] = {}
     for layers, tensor in tensors:
         key = ((tensor.reads or tensor.law) if reads else tensor.law, tensor.grows)
-        totals[key] = totals.get(key, 0) + layers * tensor.bytes_per_slot(kv_format, tp)
+        totals[key] = totals.get(key, 0) + layers * tensor.bytes_per_slot(kv_format, parallel.tp, parallel.dcp)
     return tuple(Term(law, size, grows) for (law, grows), size in totals.items() if size)
 
 
@@ -214,7 +216,7 @@ def profiles(spec: ModelSpec, kv_format: KvFormat, parallel: Parallelism, *, rea
             for attention in group.attention
             for tensor in (_read_tensors(attention) if reads else attention.tensors())
         ]
-        stages.append(_terms(tensors, kv_format, parallel.tp, reads=reads))
+        stages.append(_terms(tensors, kv_format, parallel, reads=reads))
     return tuple(stages)
 
 
