@@ -95,7 +95,8 @@ def _check_fields(cls: Any, data: Mapping[str, Any], at: str) -> None:
 
 
 def _check_items(hint: Any, data: dict[str, Any] | list[Any], at: str) -> None:
-    inner = get_args(hint)[-1 if get_origin(hint) is not tuple else 0] if get_args(hint) else Any
+    arguments = get_args(hint) or (Any,)
+    inner = arguments[0] if get_origin(hint) is tuple else arguments[-1]
     for step, item in data.items() if isinstance(data, dict) else enumerate(data):
         _check_shape(inner, item, f"{at}[{step}]" if isinstance(data, list) else f"{at}.{step}")
 
@@ -122,7 +123,7 @@ def _where(loc: tuple[int | str, ...], data: Any) -> str:
     text = ""
     for i, step in enumerate(loc):
         if isinstance(step, int):
-            text, data = f"{text}[{step}]", data[step] if isinstance(data, list) else None
+            text, data = f"{text}[{step}]", dict(enumerate(data)).get(step) if isinstance(data, list) else None
         elif isinstance(data, dict) and (step in data or i == len(loc) - 1):
             text, data = f"{text}.{step}" if text else step, data.get(step)
     return text

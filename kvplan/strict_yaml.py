@@ -21,8 +21,9 @@ from kvplan.errors import BadInput
 
 MAX_DEPTH = 24
 FLOW_CHARS = 80
+_LONGEST_NUMBER = 40
 _INT = re.compile(r"[-+]?(?:0|[1-9][0-9_]*)")
-_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9][0-9_]*(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9][0-9_]*(?:\.[0-9]*|(?=[eE])))(?:[eE][-+]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 _WORDS = {"": None, "~": None, "null": None, "Null": None, "NULL": None, "true": True, "false": False}
 _WORDS |= {"True": True, "TRUE": True, "False": False, "FALSE": False}
@@ -110,16 +111,14 @@ def _plain(text: str, at: str) -> Any:
     """The value of a scalar without quotes."""
     if text in _WORDS:
         return _WORDS[text]
-    if _INT.fullmatch(text) and len(text) <= 40:
-        return int(text)
-    if _FLOAT.fullmatch(text):
-        value = float(text)
-        if not math.isfinite(value):
-            raise BadInput(f"{at}: {text[:40]} is out of range")
-        return value
     if _NOT_FINITE.fullmatch(text):
         raise BadInput(f"{at}: {text} is not a finite number")
-    return text
+    is_int = _INT.fullmatch(text)
+    if not is_int and not _FLOAT.fullmatch(text):
+        return text
+    if len(text) > _LONGEST_NUMBER or not math.isfinite(float(text)):
+        raise BadInput(f"{at}: {text[:_LONGEST_NUMBER]} is out of range")
+    return int(text) if is_int else float(text)
 
 
 class _Dumper(yaml.SafeDumper):
