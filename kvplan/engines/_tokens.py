@@ -109,16 +109,16 @@ class TokenPool:
 
     def needed_bytes(self, tokens: int) -> int:
         """The least pool whose pages hold one session of `tokens` tokens."""
-        slots = Fraction(self.blocks_per_session(tokens) * self.block_size) * self.bytes_per_token
+        slots = Fraction(int(self.blocks_per_session(tokens)) * self.block_size) * self.bytes_per_token
         states = self.state_bytes * (self.state_slots + 1)
         return -(-slots.numerator // slots.denominator) + states
 
     def capacity(self, pool_bytes: int) -> Capacity:
         """Pages and tokens as printed; concurrency is tokens over the longest session."""
-        tokens = self.kv_tokens(pool_bytes)
+        tokens = int(self.kv_tokens(pool_bytes))
         return Capacity(
             block_size=self.block_size,
-            num_blocks=self.num_blocks(pool_bytes),
+            num_blocks=int(self.num_blocks(pool_bytes)),
             kv_tokens=tokens,
             max_concurrency=tokens / self.max_model_len,
         )
@@ -129,11 +129,5 @@ class TokenPool:
             return 0
         if not self.cell_bytes:
             return self.max_model_len
-        pages = self.num_blocks(pool_bytes) // sessions
+        pages = int(self.num_blocks(pool_bytes)) // sessions
         return min(self.max_model_len, pages * self.block_size * self.dcp)
-
-
-def choose(args: Any, name: str, default: Any) -> Any:
-    """An engine argument, or its default where it is absent or None."""
-    value = args.get(name)
-    return default if value is None else value

@@ -66,6 +66,12 @@ class DeploymentKey:
         return isinstance(other, DeploymentKey) and self._values == other._values
 
 
+def choose(args: Mapping[str, Any], name: str, default: Any) -> Any:
+    """An engine argument, or its default where it is absent or None."""
+    value = args.get(name)
+    return default if value is None else value
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
     """What the engine prints for a pool: `kv_tokens` and `max_concurrency` exactly as this version computes them."""

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 from kvplan.arith import cdiv, maximum, minimum, round_up
 from kvplan.budget import Budget
 from kvplan.cache import CacheTensor, PerToken
-from kvplan.engines._tokens import choose
-from kvplan.engines.base import Capacity, DeploymentKey
+from kvplan.engines.base import Capacity, DeploymentKey, choose
 from kvplan.errors import Unsupported
 from kvplan.parallel import stage_layers
 from kvplan.storage import FP32, KvFormat, kv_format

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from kvplan.budget import Budget
 from kvplan.cache import CacheTensor, Fixed, PerToken, Window
-from kvplan.engines._tokens import TokenPool, choose
-from kvplan.engines.base import DeploymentKey
+from kvplan.engines._tokens import TokenPool
+from kvplan.engines.base import DeploymentKey, choose
 from kvplan.errors import UnknownName, Unsupported
 from kvplan.model import ModelSpec
 from kvplan.parallel import stage_layers
@@ -88,7 +88,7 @@ def page_size(deployment: Deployment) -> int:
 
 def _sum_bytes(spec: ModelSpec, fmt: KvFormat, deployment: Deployment, law: type) -> dict[Any, int]:
     """Bytes per slot of the fullest stage by law, over tensors that follow laws of this type."""
-    parallel, best = deployment.parallel, {}
+    parallel, best = deployment.parallel, dict[Any, int]()
     for stage in stage_layers(spec.num_hidden_layers, parallel.pp):
         totals: dict[Any, int] = {}
         for group in spec.layer_groups:

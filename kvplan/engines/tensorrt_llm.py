@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from kvplan.budget import Budget
 from kvplan.cache import CacheTensor, Fixed, PerToken
-from kvplan.engines._tokens import TokenPool, choose
-from kvplan.engines.base import DeploymentKey
+from kvplan.engines._tokens import TokenPool
+from kvplan.engines.base import DeploymentKey, choose
 from kvplan.errors import UnknownName, Unsupported
 from kvplan.parallel import stage_layers
 from kvplan.storage import TORCH_DTYPES, KvFormat, kv_format

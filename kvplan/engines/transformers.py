@@ -18,8 +18,7 @@ from kvplan.attention.compressed import CompressedAttention
 from kvplan.attention.mla import MultiHeadLatentAttention
 from kvplan.budget import Budget
 from kvplan.cache import CacheTensor, Fixed, PerToken, Window
-from kvplan.engines._tokens import choose
-from kvplan.engines.base import Capacity, DeploymentKey
+from kvplan.engines.base import Capacity, DeploymentKey, choose
 from kvplan.errors import Unsupported
 from kvplan.storage import FP32, TORCH_DTYPES, Storage, kv_format
 
@@ -31,11 +30,44 @@ LATENT_SINCE, SPARSE_LATENT_SINCE = (5, 15), (5, 18)
 
 
 @dataclass(frozen=True, slots=True)
+class Groups:
+    """Rows of whole groups of `ratio` tokens: what is not a whole group yet waits in a buffer."""
+
+    ratio: int
+
+    def slots(self, tokens: Ints) -> Ints:
+        """tokens // ratio."""
+        return tokens // self.ratio
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Tokens of the group that is not whole yet."""
+
+    ratio: int
+
+    def slots(self, tokens: Ints) -> Ints:
+        """tokens modulo ratio."""
+        return tokens % self.ratio
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """The tokens of the last whole group, kept for the next one to overlap with."""
+
+    ratio: int
+
+    def slots(self, tokens: Ints) -> Ints:
+        """`ratio` once there is a whole group."""
+        return minimum(tokens // self.ratio, 1) * self.ratio
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
     """Bytes of one slot over some layers, and the law of its slots; `pinned`: holds the whole prompt after a prefill."""
 
     slot_bytes: int
-    law: PerToken | Window | Fixed
+    law: PerToken | Window | Fixed | Groups | Buffer | Overlap
     pinned: bool = False
 
 
@@ -62,19 +94,27 @@ def _mla_tensors(attention: MultiHeadLatentAttention, version: tuple[int, int]) 
     yield from (t for t in attention.tensors() if t.role == "index_k")
 
 
-def _compressed_parts(attention: CompressedAttention, element: Storage) -> Iterator[Part]:
-    """Window rows twice where the layer only slides (K and V are two copies), compressed rows, and token buffers."""
+def _compressed_parts(attention: CompressedAttention, element: Storage, version: tuple[int, int]) -> Iterator[Part]:
+    """Window rows (twice where the layer only slides: K and V are two copies), compressed rows, and buffers.
+
+    A compressor buffers value and gate of the tokens not folded yet; an overlapping one also keeps the last group, its
+    gate in fp32 in 5.24.0 and in 16 bit in 5.14.1 (the switch lies between; taken as 5.15).
+    """
     copies, dim = (1 if attention.compress_ratio else 2), attention.head_dim
     yield Part(copies * element.vector_bytes(dim), Window(attention.sliding_window - 1), pinned=True)
     if attention.compress_ratio:
-        rows = PerToken(attention.compress_ratio)
-        yield Part(element.vector_bytes(dim + (attention.index_head_dim or 0)), rows)
+        row, ratio = dim + (attention.index_head_dim or 0), attention.compress_ratio
+        yield Part(element.vector_bytes(row), Groups(ratio))
+        yield Part(2 * (1 + attention.compressor_overlap) * element.vector_bytes(row), Buffer(ratio))
+        if attention.compressor_overlap:
+            gate = FP32 if version >= LATENT_SINCE else element
+            yield Part(element.vector_bytes(row) + gate.vector_bytes(row), Overlap(ratio))
 
 
 def _parts(attention: Attention, element: Storage, version: tuple[int, int], *, static: bool) -> Iterator[Part]:
     """The cache of one layer."""
     if isinstance(attention, CompressedAttention):
-        yield from _compressed_parts(attention, element)
+        yield from _compressed_parts(attention, element, version)
         return
     tensors = (
         _mla_tensors(attention, version) if isinstance(attention, MultiHeadLatentAttention) else iter(attention.tensors())
@@ -111,28 +151,22 @@ class GrowingCache:
     @property
     def bytes_per_block(self) -> int:
         """Bytes of one token in everything that grows, compressed rows as their share rounded up."""
-        return sum(cdiv(p.slot_bytes, p.law.ratio) for p in self.parts if isinstance(p.law, PerToken))
+        return sum(cdiv(p.slot_bytes, p.law.ratio) for p in self.parts if isinstance(p.law, (PerToken, Groups)))
 
     def session_bytes(self, tokens: Ints) -> Ints:
         """Bytes that the tensors of one sequence show; a static cache has its full length from the start."""
         length = tokens * 0 + self.max_model_len if self.static else tokens
         total: Ints = tokens * 0
         for part in self.parts:
-            total = total + part.slot_bytes * self._rows(part, length)
+            total = total + part.slot_bytes * part.law.slots(length)
         return total
-
-    def _rows(self, part: Part, tokens: Ints) -> Ints:
-        """Complete groups only: what is not a whole group yet waits in a buffer."""
-        if isinstance(part.law, PerToken) and part.law.ratio > 1:
-            return tokens // part.law.ratio
-        return part.law.slots(tokens)
 
     def storage_bytes(self, tokens: Ints, decoded: int = 0) -> Ints:
         """Bytes of memory behind them: after a prefill a window pins its whole prompt, after a step one row more."""
         length = tokens * 0 + self.max_model_len if self.static else tokens
         total: Ints = tokens * 0
         for part in self.parts:
-            rows = self._rows(part, length)
+            rows = part.law.slots(length)
             if part.pinned and isinstance(part.law, Window):
                 rows = minimum(length, part.law.tokens + 1) if decoded else length
             total = total + part.slot_bytes * rows
