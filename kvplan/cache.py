@@ -93,9 +93,13 @@ class CacheTensor:
         """Elements of one slot over all heads."""
         return self.heads * self.dim
 
-    def bytes_per_slot(self, kv_format: KvFormat, tp: int = 1) -> int:
-        """Bytes of one slot on the fullest of `tp` ranks."""
-        return cdiv(self.heads, tp) * kv_format.of(self.role).vector_bytes(self.dim)
+    def bytes_per_slot(self, kv_format: KvFormat, tp: int = 1, dcp: int = 1) -> int:
+        """Bytes of one slot on the fullest of `tp` ranks.
+
+        Ranks that divide the sequence among themselves (`dcp` of the tp) hold the same heads.
+        """
+        sharers = tp // dcp if self.grows else tp
+        return cdiv(self.heads, sharers) * kv_format.of(self.role).vector_bytes(self.dim)
 
     def slots(self, tokens: Ints, dcp: int = 1) -> Ints:
         """Slots on one of `dcp` ranks that divide the sequence; only what grows can be divided."""

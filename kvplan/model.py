@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from kvplan.attention import Attention
 from kvplan.cache import CacheTensor, Law
 from kvplan.errors import BadInput
+from kvplan.matrix import Part
 from kvplan.mlp import Mlp
 from kvplan.parallel import Parallelism, stage_layers
 from kvplan.storage import KvFormat
@@ -63,12 +64,13 @@ class LayerGroup:
     """Layers that are alike. `layers`: their indices, as `layer_indices` reads them.
 
     `attention` holds one kind, or several where one layer runs several (Falcon-H1's attention beside Mamba-2,
-    LongCat-Flash's two attentions).
+    LongCat-Flash's two attentions). `norm_elements`: elements of one layer's norms outside its mixers.
     """
 
     layers: str
     attention: tuple[Attention, ...]
     mlp: Mlp | None = None
+    norm_elements: int = 0
 
     @property
     def indices(self) -> tuple[int, ...]:
@@ -89,6 +91,14 @@ class RopeScaling:
     original_max_position_embeddings: int | None = None
     mscale: float | None = None
     mscale_all_dim: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherWeight:
+    """Parameters outside the decoder's layers: final norm, learned positions, a vision or audio encoder."""
+
+    part: Part
+    numel: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +143,7 @@ class ModelSpec:
     rope_scaling: RopeScaling | None = None
     quantization: Quantization | None = None
     mtp: tuple[LayerGroup, ...] = ()
+    other_weights: tuple[OtherWeight, ...] = ()
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -183,11 +194,13 @@ Profile = tuple[Term, ...]
 """What one rank stores for one session: add bytes_per_slot x slots over the terms."""
 
 
-def _terms(tensors: Iterable[tuple[int, CacheTensor]], kv_format: KvFormat, tp: int, *, reads: bool) -> Profile:
+def _terms(
+    tensors: Iterable[tuple[int, CacheTensor]], kv_format: KvFormat, parallel: Parallelism, *, reads: bool
+) -> Profile:
     totals: dict[tuple[Law, bool], int] = {}
     for layers, tensor in tensors:
         key = ((tensor.reads or tensor.law) if reads else tensor.law, tensor.grows)
-        totals[key] = totals.get(key, 0) + layers * tensor.bytes_per_slot(kv_format, tp)
+        totals[key] = totals.get(key, 0) + layers * tensor.bytes_per_slot(kv_format, parallel.tp, parallel.dcp)
     return tuple(Term(law, size, grows) for (law, grows), size in totals.items() if size)
 
 
@@ -211,7 +224,7 @@ def profiles(spec: ModelSpec, kv_format: KvFormat, parallel: Parallelism, *, rea
             for attention in group.attention
             for tensor in (_read_tensors(attention) if reads else attention.tensors())
         ]
-        stages.append(_terms(tensors, kv_format, parallel.tp, reads=reads))
+        stages.append(_terms(tensors, kv_format, parallel, reads=reads))
     return tuple(stages)
 
 

@@ -5,10 +5,12 @@ Cache: 2 x num_key_value_heads x head_dim elements a token (arXiv 2305.13245; MQ
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 from kvplan.cache import CacheTensor, Law, PerToken, Window
+from kvplan.matrix import Weight, linear, vector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +21,10 @@ class GroupedQueryAttention:
     `attention_chunk_size`: attention within aligned chunks (Llama 4); at most one chunk is live.
     `index_head_dim`: one extra index key per token of block-sparse attention (MiniMax-M3); sparsity shrinks reads,
     never the cache.
+
+    Of the weights: `qkv_bias`, `o_bias`; `qk_norm` on each head's Q and K, or over all heads at once; `output_gate`: the
+    query projection also yields a gate (Qwen3-Next); `sinks`: one learned logit per head (gpt-oss);
+    `k_is_v`: one projection serves K and V (Gemma 4).
     """
 
     kind: Literal["gqa"] = "gqa"
@@ -30,6 +36,13 @@ class GroupedQueryAttention:
     attention_chunk_size: int | None = None
     index_head_dim: int | None = None
     index_topk: int | None = None
+    index_n_heads: int | None = None
+    qkv_bias: bool = False
+    o_bias: bool = False
+    qk_norm: Literal["none", "head", "all"] = "none"
+    output_gate: bool = False
+    sinks: bool = False
+    k_is_v: bool = False
 
     @property
     def law(self) -> Law:
@@ -63,3 +76,23 @@ class GroupedQueryAttention:
             CacheTensor("v", kv_heads, v_dim, self.law, reads),
             *index,
         )
+
+    def weights(self, hidden_size: int) -> Iterator[Weight]:
+        """Q, K, V and output projections, norms, sinks, and the block-sparse indexer."""
+        heads, kv_heads, v_dim = self.num_attention_heads, self.num_key_value_heads, self.v_head_dim or self.head_dim
+        queries = heads * self.head_dim * (2 if self.output_gate else 1)
+        yield from linear("attention", hidden_size, queries, units=heads, bias=self.qkv_bias)
+        yield from linear("attention", hidden_size, kv_heads * self.head_dim, units=kv_heads, bias=self.qkv_bias)
+        if not self.k_is_v:
+            yield from linear("attention", hidden_size, kv_heads * v_dim, units=kv_heads, bias=self.qkv_bias)
+        yield Weight("attention", heads * v_dim * hidden_size, heads)
+        if self.o_bias:
+            yield vector("attention", hidden_size)
+        if self.qk_norm != "none":
+            per_head = self.qk_norm == "head"
+            yield vector("norm", self.head_dim * (2 if per_head else heads + kv_heads))
+        if self.sinks:
+            yield vector("attention", heads, units=heads)
+        if self.index_head_dim and self.index_n_heads:
+            yield from linear("indexer", hidden_size, self.index_n_heads * self.index_head_dim)
+            yield from linear("indexer", hidden_size, self.index_head_dim)

@@ -5,10 +5,12 @@ Shapes: vLLM `layers/mamba/mamba_utils.py` (vllm.md section 1), hf_config_quirks
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 from kvplan.cache import CacheTensor, Fixed
+from kvplan.matrix import Weight, linear, vector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +43,17 @@ class GatedDeltaNet:
             CacheTensor("recurrent_state", self.num_value_heads, self.key_head_dim * self.value_head_dim, Fixed()),
         )
 
+    def weights(self, hidden_size: int) -> Iterator[Weight]:
+        """Projections to Q, K, V and gate z, to b and a; convolution; dt bias and A; gated norm; output."""
+        keys, values = self.num_key_heads * self.key_head_dim, self.num_value_heads * self.value_head_dim
+        yield from linear("mixer", hidden_size, 2 * keys, units=self.num_key_heads)
+        yield from linear("mixer", hidden_size, 2 * values, units=self.num_value_heads)
+        yield from linear("mixer", hidden_size, 2 * self.num_value_heads, units=self.num_value_heads)
+        yield vector("mixer", (2 * keys + values) * self.conv_kernel)
+        yield vector("mixer", 2 * self.num_value_heads)
+        yield vector("norm", self.value_head_dim)
+        yield from linear("mixer", values, hidden_size, units=self.num_value_heads)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KimiDeltaAttention:
@@ -69,6 +82,19 @@ class KimiDeltaAttention:
             CacheTensor("recurrent_state", self.num_heads, self.head_dim * self.head_dim, Fixed()),
         )
 
+    def weights(self, hidden_size: int) -> Iterator[Weight]:
+        """Q, K, V with convolutions; low-rank decay and output gates through head_dim; beta; norm; output."""
+        inner, heads = self.num_heads * self.head_dim, self.num_heads
+        yield from linear("mixer", hidden_size, 3 * inner, units=heads)
+        yield vector("mixer", 3 * inner * self.conv_kernel, units=heads)
+        for _ in ("decay", "gate"):
+            yield from linear("mixer", hidden_size, self.head_dim)
+            yield from linear("mixer", self.head_dim, inner, units=heads)
+        yield from linear("mixer", hidden_size, heads, units=heads)
+        yield vector("mixer", inner + heads, units=heads)
+        yield vector("norm", self.head_dim)
+        yield from linear("mixer", inner, hidden_size, units=heads)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LightningAttention:
@@ -91,6 +117,13 @@ class LightningAttention:
     def tensors(self) -> tuple[CacheTensor, ...]:
         """The state."""
         return (CacheTensor("recurrent_state", self.num_heads, self.head_dim * self.head_dim, Fixed()),)
+
+    def weights(self, hidden_size: int) -> Iterator[Weight]:
+        """Q, K, V and output gate, norm, output."""
+        inner = self.num_heads * self.head_dim
+        yield from linear("mixer", hidden_size, 4 * inner, units=self.num_heads)
+        yield vector("norm", inner)
+        yield from linear("mixer", inner, hidden_size, units=self.num_heads)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,3 +151,11 @@ class Rwkv:
             CacheTensor("conv_state", 1, 2 * self.hidden_size, Fixed()),
             CacheTensor("recurrent_state", self.num_heads, self.head_size * self.head_size, Fixed()),
         )
+
+    def weights(self, hidden_size: int) -> Iterator[Weight]:
+        """Receptance, key, value, gate and output projections; token-shift mixes, decay and bonus; group norm."""
+        inner = self.num_heads * self.head_size
+        yield from linear("mixer", hidden_size, 4 * inner, units=self.num_heads)
+        yield vector("mixer", 5 * hidden_size + 2 * inner)
+        yield vector("norm", 2 * inner)
+        yield from linear("mixer", inner, hidden_size, units=self.num_heads)

@@ -6,10 +6,12 @@ A causal convolution over `conv_kernel` tokens keeps the last conv_kernel - 1 co
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 from kvplan.cache import CacheTensor, Fixed
+from kvplan.matrix import Weight, linear, vector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +23,7 @@ class Mamba1:
     state_size: int
     conv_kernel: int
     time_step_rank: int | None = None
+    dt_norms: bool = False
 
     @property
     def layer_type(self) -> str:
@@ -38,6 +41,18 @@ class Mamba1:
             CacheTensor("conv_state", self.intermediate_size, self.conv_kernel - 1, Fixed()),
             CacheTensor("recurrent_state", self.intermediate_size, self.state_size, Fixed()),
         )
+
+    def weights(self, hidden_size: int) -> Iterator[Weight]:
+        """in_proj, convolution, x_proj, dt_proj, A, D, out_proj; `dt_norms`: Jamba's norms of dt, B and C."""
+        inner, rank = self.intermediate_size, self.time_step_rank or -(-hidden_size // 16)
+        yield from linear("mixer", hidden_size, 2 * inner, units=inner)
+        yield vector("mixer", inner * (self.conv_kernel + 1), units=inner)
+        yield from linear("mixer", inner, rank + 2 * self.state_size, units=inner)
+        yield from linear("mixer", rank, inner, units=inner, bias=True)
+        yield vector("mixer", inner * (self.state_size + 1), units=inner)
+        yield from linear("mixer", inner, hidden_size, units=inner)
+        if self.dt_norms:
+            yield vector("norm", rank + 2 * self.state_size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +85,16 @@ class Mamba2:
             CacheTensor("recurrent_state", self.num_heads, self.head_dim * self.state_size, Fixed()),
         )
 
+    def weights(self, hidden_size: int) -> Iterator[Weight]:
+        """in_proj to z, x, B, C and dt; convolution with bias; A, D, dt bias; gated norm; out_proj."""
+        inner, shared = self.num_heads * self.head_dim, 2 * self.n_groups * self.state_size
+        yield from linear("mixer", hidden_size, 2 * inner + self.num_heads, units=self.num_heads)
+        yield from linear("mixer", hidden_size, shared, units=self.n_groups)
+        yield vector("mixer", (inner + shared) * (self.conv_kernel + 1))
+        yield vector("mixer", 3 * self.num_heads)
+        yield vector("norm", inner)
+        yield from linear("mixer", inner, hidden_size, units=self.num_heads)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShortConv:
@@ -92,3 +117,9 @@ class ShortConv:
     def tensors(self) -> tuple[CacheTensor, ...]:
         """The last conv_kernel - 1 columns of every channel."""
         return (CacheTensor("conv_state", self.channels, self.conv_kernel - 1, Fixed()),)
+
+    def weights(self, hidden_size: int) -> Iterator[Weight]:
+        """in_proj to B, C and x; convolution; out_proj."""
+        yield from linear("mixer", hidden_size, 3 * self.channels, units=self.channels)
+        yield vector("mixer", self.channels * self.conv_kernel, units=self.channels)
+        yield from linear("mixer", self.channels, hidden_size, units=self.channels)

@@ -7,10 +7,12 @@ Cache: one latent of kv_lora_rank and one rotary key of qk_rope_head_dim for a t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 from kvplan.cache import CacheTensor, PerToken, Window
+from kvplan.matrix import Weight, linear, vector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,3 +62,28 @@ class MultiHeadLatentAttention:
         if self.index_head_dim and not self.shares_index:
             parts.append(CacheTensor("index_k", 1, self.index_head_dim, PerToken(self.index_pool)))
         return tuple(parts)
+
+    def weights(self, hidden_size: int) -> Iterator[Weight]:
+        """Down and up projections of Q and KV with their latent norms, the output projection, the indexer.
+
+        Down projections have no heads and are copied on every rank (DeepSeek-V3 report, section 2.1.1).
+        """
+        heads, queries = self.num_attention_heads, self.qk_nope_head_dim + self.qk_rope_head_dim
+        if self.q_lora_rank:
+            yield from linear("attention", hidden_size, self.q_lora_rank)
+            yield vector("norm", self.q_lora_rank)
+        yield from linear("attention", self.q_lora_rank or hidden_size, heads * queries, units=heads)
+        yield from linear("attention", hidden_size, self.kv_lora_rank + self.qk_rope_head_dim)
+        yield vector("norm", self.kv_lora_rank)
+        yield from linear("attention", self.kv_lora_rank, heads * (self.qk_nope_head_dim + self.v_head_dim), units=heads)
+        yield Weight("attention", heads * self.v_head_dim * hidden_size, heads)
+        if self.index_head_dim and not self.shares_index:
+            yield from self._indexer_weights(hidden_size)
+
+    def _indexer_weights(self, hidden_size: int) -> Iterator[Weight]:
+        """Index queries from the query latent, index keys with a LayerNorm, one weight per index head; copied."""
+        if self.index_head_dim and self.index_n_heads:
+            yield from linear("indexer", self.q_lora_rank or hidden_size, self.index_n_heads * self.index_head_dim)
+            yield from linear("indexer", hidden_size, self.index_head_dim)
+            yield vector("norm", 2 * self.index_head_dim)
+            yield from linear("indexer", hidden_size, self.index_n_heads)

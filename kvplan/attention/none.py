@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 from kvplan.attention.gqa import GroupedQueryAttention
 from kvplan.attention.mla import MultiHeadLatentAttention
 from kvplan.cache import CacheTensor
+from kvplan.matrix import Weight
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +32,10 @@ class NoCache:
     def tensors(self) -> tuple[CacheTensor, ...]:
         """Nothing."""
         return ()
+
+    def weights(self, hidden_size: int) -> Iterator[Weight]:
+        """Nothing; what the layer is instead counts as its MLP."""
+        return iter(())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,3 +64,7 @@ class SharedCache:
     def tensors(self) -> tuple[CacheTensor, ...]:
         """Nothing of its own."""
         return ()
+
+    def weights(self, hidden_size: int) -> Iterator[Weight]:
+        """What the source layer has: checkpoints carry K and V projections here too, though none is used."""
+        return self.source.weights(hidden_size)

@@ -14,6 +14,7 @@ from kvplan.parallel import Parallelism
 
 if TYPE_CHECKING:
     from kvplan.arith import Ints
+    from kvplan.budget import Budget
     from kvplan.gpu import GpuSpec
     from kvplan.model import ModelSpec
 
@@ -23,6 +24,7 @@ class Deployment:
     """One model on one kind of GPU under one engine version.
 
     `max_model_len`: the engine's maximum context in tokens. `kv_dtype`: a name or `auto`, what the engine would choose.
+    `memory_fraction`: gpu_memory_utilization, mem_fraction_static, free_gpu_memory_fraction: what this engine calls it.
     None means the engine's own default. `engine_args`: the engine's flags under its own names.
     """
 
@@ -35,7 +37,39 @@ class Deployment:
     block_size: int | None = None
     max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None
+    memory_fraction: float | None = None
     engine_args: Mapping[str, Any] = field(default_factory=dict)
+
+
+class DeploymentKey:
+    """A deployment as a cheap cache key: the identity of its model, the values of all else.
+
+    Hashing a whole model for each of many plans would cost more than the plans.
+    """
+
+    __slots__ = ("_values", "deployment")
+
+    def __init__(self, deployment: Deployment) -> None:
+        self.deployment = deployment
+        d = deployment
+        args = tuple(sorted((name, repr(value)) for name, value in d.engine_args.items()))
+        self._values = (
+            id(d.spec), id(d.gpu), d.max_model_len, d.parallel, d.version, d.kv_dtype, d.block_size, d.max_num_seqs,
+            d.max_num_batched_tokens, args,
+        )  # fmt: skip
+
+    def __hash__(self) -> int:
+        return hash(self._values)
+
+    def __eq__(self, other: object) -> bool:
+        # The key keeps its deployment alive, so two live keys of one id mean one object.
+        return isinstance(other, DeploymentKey) and self._values == other._values
+
+
+def choose(args: Mapping[str, Any], name: str, default: Any) -> Any:
+    """An engine argument, or its default where it is absent or None."""
+    value = args.get(name)
+    return default if value is None else value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +119,10 @@ class Layout(Protocol):
         """Blocks, tokens and concurrency at `max_model_len`, as printed."""
         ...
 
+    def needed_bytes(self, tokens: int) -> int:
+        """The least pool with which the engine starts at a maximum length of `tokens`."""
+        ...
+
     def num_blocks(self, pool_bytes: Ints) -> Ints:
         """Blocks that fit into a pool."""
         ...
@@ -114,4 +152,15 @@ class Engine(Protocol):
 
     def layout(self, deployment: Deployment) -> Layout:
         """How this engine cuts the cache; `Unsupported` with the engine's own reason where it refuses."""
+        ...
+
+    def budget(self, deployment: Deployment, layout: Layout, given_bytes: Mapping[str, int]) -> Budget:
+        """One GPU's memory under this engine's own rule for what its memory fraction means.
+
+        `given_bytes` replaces estimated lines by label (weights, activation, non_torch, cuda_graphs ...).
+        """
+        ...
+
+    def flags(self, deployment: Deployment, max_num_seqs: int) -> str:
+        """The command-line flags that start this engine as planned."""
         ...

@@ -1,0 +1,1 @@
+"""One module per verb; each exports `register(app)`, which adds its command."""

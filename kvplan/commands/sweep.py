@@ -1,0 +1,33 @@
+"""`kvplan sweep`: many scenarios in one process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kvplan.commands.options import Format, Output
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+
+    @app.command()
+    def sweep(
+        file: Annotated[Path, typer.Argument(help="YAML: defaults, and scenarios or a grid.", show_default=False)],
+        plot: Annotated[str | None, typer.Option(help="Write a plot of sessions against context.")] = None,
+        format: Format = None,
+        output: Output = None,
+    ) -> None:
+        """Answer every scenario of FILE; one that fails carries its error and the rest still run.
+
+        Example: kvplan sweep scenarios.yaml --format csv -o plans.csv
+        """
+        from kvplan.commands.progress import tracked
+        from kvplan.documents.sweep import answer
+        from kvplan.formats import write
+        from kvplan.sweep import read_scenarios, run
+
+        rows = read_scenarios(file)
+        write(answer(list(tracked(run(rows), len(rows), "scenarios"))), format, output)

@@ -1,0 +1,1 @@
+"""What each verb shows: results of the domain turned into tables, notes and the JSON payload."""
