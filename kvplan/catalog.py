@@ -145,7 +145,7 @@ def _is_path(text: str) -> bool:
     if text.endswith((".yaml", ".yml", ".json")) or text.startswith((".", "~", os.sep)):
         return True
     try:
-        return Path(text).exists()
+        return bool(text) and Path(text).exists()
     except OSError:  # longer than a file name can be
         return False
 

@@ -27,7 +27,9 @@ def test_one_entry_stands_for_each_key(folder: Path) -> None:
     assert recall("model a", "v2") == "v2"
 
 
-@pytest.mark.parametrize("spoil", [lambda b: b[:-1], lambda b: b.replace(b"1", b"2"), lambda b: b"", lambda b: b"\xff\n1"])
+@pytest.mark.parametrize(
+    "spoil", [lambda b: b[:-1], lambda b: b.replace(b"1", b"2"), lambda b: b"", lambda b: b"\xff\n1"]
+)
 def test_a_spoilt_entry_is_as_if_it_were_not_there(folder: Path, spoil: object) -> None:
     remember("k", "v", [1, 1])
     (entry,) = folder.iterdir()
