@@ -13,7 +13,7 @@ from kvplan.table import Column, Quantity, Table, Unit
 
 UNKNOWN = "—"
 _MARKED = re.compile(r"`(?P<code>[^`\n]+)`|(?P<url>https?://[^\s<>`|]*[\w/#=&%+-])")
-_LADDERS: dict[Unit, units.Ladder] = {
+LADDERS: dict[Unit, units.Ladder] = {
     "bytes": units.BYTES,
     "s": units.SECONDS,
     "bytes_per_s": units.decimal_ladder("B/s"),
@@ -82,7 +82,7 @@ class _Scale:
 def _scale(column: Column, cells: Sequence[Any]) -> _Scale | None:
     """None where the column's unit has no prefixes, or no prefix suits both its smallest and its largest value."""
     values = [raw(cell) for cell in cells if not isinstance(cell, Quantity) and raw(cell) is not None]
-    step = _LADDERS[column.unit].common_step(values) if column.unit in _LADDERS else None
+    step = LADDERS[column.unit].common_step(values) if column.unit in LADDERS else None
     if step is None:
         return None
     size, unit = step
@@ -93,7 +93,7 @@ def _scale(column: Column, cells: Sequence[Any]) -> _Scale | None:
 
 def _text_column(column: Column, cells: Sequence[Any], scale: _Scale | None) -> TextColumn:
     head_unit, write = _writer(column.unit, scale)
-    texts = (_own_text(cell.value, cell.unit) if isinstance(cell, Quantity) else _known(cell, write) for cell in cells)
+    texts = (own_text(cell.value, cell.unit) if isinstance(cell, Quantity) else _known(cell, write) for cell in cells)
     has_own = any(isinstance(cell, Quantity) for cell in cells)
     is_number = has_own or column.unit not in {"text", "verdict", "bool"}
     return TextColumn(column.title, head_unit, tuple(texts), is_number, column.unit == "verdict")
@@ -108,10 +108,10 @@ def _writer(unit: Unit, scale: _Scale | None) -> tuple[str, Callable[[Any], str]
     """The unit for the column's head and what writes its values; an empty unit where each cell has its own."""
     if scale:
         return scale.unit, scale.write
-    return _PLAIN[unit] if unit in _PLAIN else ("", lambda value: _own_text(value, unit))
+    return _PLAIN[unit] if unit in _PLAIN else ("", lambda value: own_text(value, unit))
 
 
-def _own_text(value: Any, unit: Unit) -> str:
+def own_text(value: Any, unit: Unit) -> str:
     """One value with its unit behind it."""
     if raw(value) is None:
         return UNKNOWN
@@ -119,8 +119,8 @@ def _own_text(value: Any, unit: Unit) -> str:
         return units.format_bytes(value)
     if unit == "s":
         return units.format_seconds(value)
-    if unit in _LADDERS:
-        return units.format_rate(value, _LADDERS[unit].steps[-1][1])
+    if unit in LADDERS:
+        return units.format_rate(value, LADDERS[unit].steps[-1][1])
     suffix, write = _PLAIN[unit]
     return f"{write(value)} {suffix}".rstrip()
 

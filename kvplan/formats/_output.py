@@ -31,21 +31,21 @@ def _discard_the_rest(stream: TextIO) -> None:
     os.close(nowhere)
 
 
-def to_file(text: str, output: Path) -> None:
+def to_file(content: bytes, output: Path) -> None:
     """Write beside `output`, then rename: a reader never sees half a file, and a failure leaves the old one."""
     try:
         if output.exists() and not output.is_file():
-            output.write_text(text, encoding="utf-8", newline="\n")  # a device or a pipe; a folder refuses
+            output.write_bytes(content)  # a device or a pipe; a folder refuses
         else:
-            _replace(output.resolve(), text)
+            _replace(output.resolve(), content)
     except OSError as error:
         raise BadInput(f"{output}: cannot be written: {error.strerror}") from error
 
 
-def _replace(output: Path, text: str) -> None:
+def _replace(output: Path, content: bytes) -> None:
     partial = output.with_name(f".{output.name}.{os.getpid()}.partial")
     try:
-        partial.write_text(text, encoding="utf-8", newline="\n")
+        partial.write_bytes(content)
         if output.exists():
             shutil.copymode(output, partial)
         partial.replace(output)
