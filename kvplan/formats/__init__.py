@@ -19,7 +19,7 @@ from typing import Protocol, TextIO, cast
 from kvplan.errors import BadInput, UnknownName
 from kvplan.formats import _output
 from kvplan.formats._cells import plain
-from kvplan.formats._screen import Screen
+from kvplan.formats._screen import PAPER, Screen
 from kvplan.table import Document
 
 __all__ = ["Format", "Screen", "names", "render", "write"]
@@ -42,9 +42,9 @@ def names() -> list[str]:
     return sorted(module.name for module in found if not module.ispkg and not module.name.startswith("_"))
 
 
-def render(document: Document, name: str = _DEFAULT, screen: Screen | None = None) -> str:
+def render(document: Document, name: str = _DEFAULT, screen: Screen = PAPER) -> str:
     """`document` in the format called `name`; UnknownName if there is none."""
-    return _named(name).render(document, screen or Screen())
+    return _named(name).render(document, screen)
 
 
 def write(document: Document, name: str | None, output: Path | None, *, stream: TextIO | None = None) -> None:

@@ -30,7 +30,7 @@ def fit(columns: Sequence[TextColumn], index_columns: int, width: int) -> tuple[
     index, rest = columns[:index_columns], columns[index_columns:]
     said_once: list[TextColumn] = []
     if _total(map(_least, columns)) > width:
-        said_once = [column for column in rest if _is_constant(column)]
+        said_once = [column for column in columns[max(1, index_columns) :] if _is_constant(column)]
         rest = [column for column in rest if column not in said_once]
     lead = sum(_least(column) + GAP for column in index)
     cuts = _even_cuts([_least(column) for column in rest], width - lead)

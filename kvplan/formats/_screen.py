@@ -23,6 +23,9 @@ class Screen:
         return cls(_width(terminal), stream is not None and _colour(is_terminal=terminal is not None))
 
 
+PAPER = Screen()
+
+
 def _width(terminal: TextIO | None) -> int:
     wanted = os.environ.get("COLUMNS", "")
     if wanted.isdecimal() and int(wanted):

@@ -12,14 +12,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kvplan.formats._cells import raw
-from kvplan.formats._screen import Screen
+from kvplan.formats._screen import PAPER, Screen
 from kvplan.table import Document, Quantity, Table
 
 SUFFIXES = (".csv",)
 NOTES = False
 
 
-def render(document: Document, _: Screen = Screen(), /) -> str:
+def render(document: Document, _: Screen = PAPER, /) -> str:
     """All tables of the document, those of its sections included."""
     tables = [table for section in document.parts for table in section.tables]
     if len(tables) == 1:

@@ -8,7 +8,7 @@ from importlib import resources
 
 from kvplan import __version__
 from kvplan.formats._cells import TextColumn, plain, spans, text_columns
-from kvplan.formats._screen import Screen
+from kvplan.formats._screen import PAPER, Screen
 from kvplan.table import Document, Figure, Section, Table
 
 SUFFIXES = (".html", ".htm")
@@ -34,7 +34,7 @@ _HEAD = """\
 """
 
 
-def render(document: Document, _: Screen = Screen(), /) -> str:
+def render(document: Document, _: Screen = PAPER, /) -> str:
     """The same bytes for the same document: there is no date in it."""
     return "\n".join(_page(document)) + "\n"
 
@@ -70,7 +70,7 @@ def _section(section: Section, anchor: str) -> Iterator[str]:
     for paragraph in section.text:
         yield f"<p>{_inline(paragraph)}</p>"
     for table in section.tables:
-        yield from _table(table)
+        yield from _table(table, is_titled=table.title == section.title)
     for figure in section.figures:
         yield _figure(figure)
     for code in section.code:
@@ -86,10 +86,13 @@ def _notes(notes: Sequence[str]) -> Iterator[str]:
         yield "</ul>\n</section>"
 
 
-def _table(table: Table) -> Iterator[str]:
+def _table(table: Table, *, is_titled: bool) -> Iterator[str]:
+    """`is_titled`: the heading above says the title already, so that only a screen reader gets it again."""
+    caption = 'caption class="unseen"' if is_titled else "caption"
     columns = text_columns(table)
     kinds = [_kind(column) for column in columns]
-    yield f"<figure>\n{_scroller(table.title)}\n<table>\n<caption>{_inline(table.title)}</caption>"
+    yield f"<figure>\n{_scroller(table.title)}\n<table>"
+    yield f"<{caption}>{_inline(table.title)}</caption>"
     yield f"<thead><tr>{''.join(map(_head, columns, kinds))}</tr></thead>\n<tbody>"
     for row in zip(*(column.cells for column in columns), strict=True):
         tags = ('th scope="row"' if position < table.index_columns else "td" for position in range(len(row)))
@@ -127,15 +130,6 @@ def _figure(figure: Figure) -> str:
     return (
         f'<figure class="plot">\n<h3>{_inline(figure.title)}</h3>\n'
         f"{_scroller(figure.title)}\n{figure.svg}\n</div>\n{caption}</figure>"
-    )
-
-
-def _figure(figure: Figure) -> str:
-    caption = f"<figcaption>{_inline(figure.caption)}</figcaption>\n" if figure.caption else ""
-    return (
-        f'<figure class="plot">\n<h3>{_inline(figure.title)}</h3>\n'
-        f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(figure.title)}">\n'
-        f"{figure.svg}\n</div>\n{caption}</figure>"
     )
 
 

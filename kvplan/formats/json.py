@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kvplan.formats._screen import Screen
+from kvplan.formats._screen import PAPER, Screen
 from kvplan.table import Document
 
 SUFFIXES = (".json",)
@@ -16,7 +16,7 @@ NOTES = True
 _LINE = 100
 
 
-def render(document: Document, _: Screen = Screen(), /) -> str:
+def render(document: Document, _: Screen = PAPER, /) -> str:
     """What fits in a line stays on one. Numbers that are infinite or undefined are null; `notes` is always there."""
     payload = {**document.payload, "notes": document.payload.get("notes", document.notes)}
     return _lines(_plain(payload), "") + "\n"

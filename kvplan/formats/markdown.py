@@ -6,17 +6,17 @@ import re
 from collections.abc import Iterator
 
 from kvplan.formats._cells import TextColumn, spans, text_columns
-from kvplan.formats._screen import Screen
+from kvplan.formats._screen import PAPER, Screen
 from kvplan.table import Document, Section, Table
 
 SUFFIXES = (".md", ".markdown")
 NOTES = True
 
-_SPECIAL = re.compile(r"[\\*<>\[\]`~]|(?<!\w)_|_(?!\w)|&(?=#?\w+;)")
-_OPENS_A_BLOCK = re.compile(r"\A(\d*)([#+.)-])")
+_SPECIAL = re.compile(r"[\\*\[`~]|<(?=[A-Za-z/!?])|(?<![^\W_])_|_(?![^\W_])|&(?=#?\w+;)")
+_OPENS_A_BLOCK = re.compile(r"\A(\d*)([#>+.)-])")
 
 
-def render(document: Document, _: Screen = Screen(), /) -> str:
+def render(document: Document, _: Screen = PAPER, /) -> str:
     """Blocks with an empty line between them. Figures are named: markdown on GitHub shows no inline SVG."""
     return "\n\n".join(_blocks(document)) + "\n"
 

@@ -1,20 +1,19 @@
-"""Tables for a terminal, drawn by rich: the answer first, then its tables; one too wide for the screen is cut."""
+"""Tables for a terminal, in rich text: the answer first, then its tables; one too wide for the screen is cut."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+from textwrap import indent
 
-from rich.box import Box
 from rich.console import Console, Group, RenderableType
 from rich.constrain import Constrain
-from rich.padding import Padding
-from rich.table import Table as Grid
 from rich.text import Text
 
 from kvplan.formats._cells import TextColumn, spans, text_columns
 from kvplan.formats._fit import GAP, Part, fit
-from kvplan.formats._screen import Screen
+from kvplan.formats._screen import PAPER, Screen
 from kvplan.table import Document, Section, Table
 
 SUFFIXES = (".txt",)
@@ -22,54 +21,52 @@ NOTES = False
 
 _NARROWEST = 40
 _PROSE_WIDTH = 100
-_BOX = Box("    \n    \n ── \n    \n ── \n    \n    \n    \n")
-"""Lines under the head and between groups of rows, and no other."""
 _VERDICT_STYLES = {"pass": "green", "warn": "yellow", "fail": "bold red"}
 
 
-def render(document: Document, screen: Screen = Screen(), /) -> str:
+def render(document: Document, screen: Screen = PAPER, /) -> str:
     """Blocks with a blank line between them; colour codes only where the screen understands them."""
     paper = io.StringIO()
     console = Console(
         file=paper, width=max(screen.width, _NARROWEST), color_system="standard" if screen.colour else None,
         force_terminal=screen.colour, legacy_windows=False, highlight=False, markup=False, emoji=False,
     )  # fmt: skip
-    for position, block in enumerate(_blocks(document, console.width)):
+    for position, block in enumerate(_blocks(document, console)):
         if position:
             console.print()
-        console.print(block, crop=False)
+        console.print(Group(block), crop=False)  # a bare Text would be joined anew and forget that it must not wrap
     return "".join(line.rstrip() + "\n" for line in paper.getvalue().splitlines())
 
 
-def _blocks(document: Document, width: int) -> Iterator[RenderableType]:
+def _blocks(document: Document, console: Console) -> Iterator[RenderableType]:
     if document.title:
         yield Text(document.title, style="bold")
     if document.lead:
         yield _prose(document.lead)
     for section in document.parts:
-        yield from _section(section, width)
+        yield from _section(section, console)
 
 
-def _section(section: Section, width: int) -> Iterator[RenderableType]:
+def _section(section: Section, console: Console) -> Iterator[RenderableType]:
     if section.title:
-        yield Text.assemble((section.title, "bold"), " ", ("─" * (width - len(section.title) - 1), "dim"))
+        yield Text.assemble((section.title, "bold"), " ", _rule(console.width - len(section.title) - 1))
     for paragraph in section.text:
         yield _prose(paragraph)
     for table in section.tables:
-        yield _table(table, width, "" if table.title == section.title else table.title)
+        yield _table(table, console, "" if table.title == section.title else table.title)
     for figure in section.figures:
         yield _prose(f"Figure: {figure.title}. {figure.caption} (drawn in HTML)", "dim")
     for code in section.code:
-        yield Padding(Text(code, style="cyan", no_wrap=True, overflow="ignore"), (0, 0, 0, 2))
+        yield Text(indent(code, "  "), style="cyan", no_wrap=True, overflow="ignore")
 
 
-def _table(table: Table, width: int, title: str) -> Group:
-    said_once, parts = fit(text_columns(table), table.index_columns, width)
+def _table(table: Table, console: Console, title: str) -> Group:
+    said_once, parts = fit(text_columns(table), table.index_columns, console.width)
     lines: list[RenderableType] = [Text(title, style="bold")] if title else []
     if said_once:
         lines.append(_prose(_in_every_row(said_once), "dim"))
     for number, part in enumerate(parts):
-        lines += [_grid(part)] if number == 0 else [Text(), _grid(part)]
+        lines += [_grid(part, console)] if number == 0 else [Text(), _grid(part, console)]
     if table.caption:
         lines.append(_prose(table.caption, "dim"))
     return Group(*lines)
@@ -80,19 +77,54 @@ def _in_every_row(columns: Sequence[TextColumn]) -> str:
     return f"In every row: {', '.join(said)}."
 
 
-def _grid(part: Part) -> Grid:
-    grid = Grid(box=_BOX, show_edge=False, padding=(0, GAP - 1, 0, 0), pad_edge=False, border_style="dim")
-    has_units = any(column.unit for column in part.columns)
-    for column, width in zip(part.columns, part.widths, strict=True):
-        head = Text.assemble(column.title, ("\n" + column.unit, "dim")) if has_units else Text(column.title)
-        grid.add_column(
-            head, width=width, justify="right" if column.is_number else "left", vertical="top", overflow="fold"
-        )
+def _grid(part: Part, console: Console) -> Text:
+    """Heads, units, a line, rows; and a line after each group of rows that share their first cell."""
+    line = _rule(sum(part.widths) + GAP * (len(part.widths) - 1))
+    lines = [*_head(part, console), line]
     ends = _group_ends(part.columns[0].cells)
-    cells = [[_cell(text, is_verdict=column.is_verdict) for text in column.cells] for column in part.columns]
-    for position, row in enumerate(zip(*cells, strict=True)):
-        grid.add_row(*row, end_section=position in ends)
-    return grid
+    for position, row in enumerate(zip(*(column.cells for column in part.columns), strict=True)):
+        lines += _row(part, row, console)
+        lines += [line] if position in ends else []
+    return Text("\n", no_wrap=True, overflow="ignore").join(lines)
+
+
+def _head(part: Part, console: Console) -> Iterator[Text]:
+    """Titles, which end on the same line, and below them the units that whole columns share."""
+    titles = [
+        _wrapped(Text(column.title, style="bold"), width, console)
+        for column, width in zip(part.columns, part.widths, strict=True)
+    ]
+    most = max(map(len, titles))
+    yield from _lines(part, [[*[None] * (most - len(title)), *title] for title in titles])
+    if any(column.unit for column in part.columns):
+        yield from _lines(part, [[Text(column.unit, style="dim")] for column in part.columns])
+
+
+def _row(part: Part, row: Sequence[str], console: Console) -> Iterator[Text]:
+    cells = map(_cell, part.columns, row)
+    return _lines(part, [_wrapped(cell, width, console) for cell, width in zip(cells, part.widths, strict=True)])
+
+
+def _lines(part: Part, cells: Sequence[Sequence[Text | None]]) -> Iterator[Text]:
+    """Cells of one or more lines each, side by side."""
+    for line in zip_longest(*cells):
+        yield Text(" " * GAP).join(map(_aligned, line, part.columns, part.widths))
+
+
+def _wrapped(cell: Text, width: int, console: Console) -> Sequence[Text]:
+    is_one_line = cell.cell_len <= width and "\n" not in cell.plain
+    return [cell] if is_one_line else list(cell.wrap(console, width, overflow="fold"))
+
+
+def _aligned(text: Text | None, column: TextColumn, width: int) -> Text:
+    text = text or Text()
+    text.rstrip()
+    text.align("right" if column.is_number else "left", width)
+    return text
+
+
+def _rule(width: int) -> Text:
+    return Text("─" * width, style="dim")
 
 
 def _group_ends(index: Sequence[str]) -> set[int]:
@@ -101,8 +133,8 @@ def _group_ends(index: Sequence[str]) -> set[int]:
     return ends if len(ends) < len(index) - 1 else set()
 
 
-def _cell(text: str, *, is_verdict: bool) -> Text:
-    return Text(text, style=_VERDICT_STYLES.get(text, "")) if is_verdict else _inline(text)
+def _cell(column: TextColumn, text: str) -> Text:
+    return Text(text, style=_VERDICT_STYLES.get(text, "")) if column.is_verdict else _inline(text)
 
 
 def _prose(text: str, style: str = "") -> Constrain:

@@ -32,7 +32,7 @@ class Axis:
     def _powers(self, low: float, high: float) -> list[float]:
         base, log = (2, math.log2) if self.unit in {"tokens", "bytes"} else (10, math.log10)
         first, last = math.ceil(log(low)), math.floor(log(high))
-        stride = (last - first) // _MOST_TICKS + 1
+        stride = max(0, last - first) // _MOST_TICKS + 1
         return [float(base) ** power for power in range(first, last + 1, stride)]
 
     def _multiples(self, low: float, high: float) -> list[float]:

@@ -31,7 +31,7 @@ SETTINGS: dict[str, Any] = {
     "legend.frameon": False,
 }  # fmt: skip
 
-BACKING: dict[str, Any] = {"boxstyle": "square,pad=0.12", "facecolor": PAGE, "edgecolor": "none"}
+BACKING: dict[str, Any] = {"boxstyle": "square,pad=0.12", "facecolor": PAGE, "edgecolor": "none", "alpha": 0.8}
 """Behind a text, so that a line or a hatch does not run through it."""
 
 

@@ -6,13 +6,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from kvplan.formats.plot._axes import Axis, dress
 from kvplan.formats.plot._style import BACKING, Look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _NAME_POINTS = 13.0
 """Height of a name: two lines that end closer together get their names spread."""
@@ -66,8 +67,9 @@ def name_ends(axes: Axes, ends: Sequence[tuple[str, float, float]]) -> None:
         )
         for name, x, y in ends
     ]
-    axes.figure.draw_without_rendering()  # settles the layout, and with it where each point is
-    points_per_pixel = 72 / axes.figure.dpi
+    canvas = cast("Figure", axes.figure)
+    canvas.draw_without_rendering()  # settles the layout, and with it where each point is
+    points_per_pixel = 72 / canvas.dpi
     heights = [axes.transData.transform((x, y))[1] * points_per_pixel for _, x, y in ends]
     lowest = axes.bbox.y0 * points_per_pixel + _NAME_POINTS / 2
     for name, height, place in zip(names, heights, spread(heights, _NAME_POINTS, lowest), strict=True):
