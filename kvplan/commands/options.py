@@ -54,6 +54,7 @@ Format = Annotated[
     str | None,
     typer.Option("--format", "-f", help="table, markdown, html, json or csv (default: by the suffix of -o, else table)."),
 ]
+Plot = Annotated[Path | None, typer.Option("--plot", help="Write a plot too (.svg, .png or .pdf).", show_default=False)]
 Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file; its suffix chooses the format.")]
 
 

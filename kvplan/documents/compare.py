@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from kvplan import __version__
@@ -28,7 +29,7 @@ class Question:
     against: tuple[str, ...] = ()
     batch: int = 1
     explain: bool = False
-    plot: str | None = None
+    plot: Path | None = None
 
     @property
     def variants(self) -> tuple[str, ...]:
@@ -139,7 +140,8 @@ def _scaling(question: Question, rows: Sequence[Row]) -> Iterator[Table]:
 
 def _alternatives(question: Question) -> tuple[list[Row], list[str]]:
     """The first row's model with other attention; a variant that the heads do not allow becomes a note."""
-    rows, notes = [], []
+    rows: list[Row] = []
+    notes: list[str] = []
     for spec in question.specs:
         for name in question.variants if has_mha_counterpart(spec) else ():
             try:
