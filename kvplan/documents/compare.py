@@ -149,7 +149,7 @@ def _alternatives(question: Question) -> tuple[list[Row], list[str]]:
             except Unsupported as reason:
                 notes.append(f"{spec.name}: {reason}")
                 continue
-            dtype = resolve_dtype(spec, question.kv_dtypes[0]).default.name
+            dtype = resolve_dtype(spec, question.kv_dtypes[0]).plain().name
             rows += compare([changed], contexts=question.contexts[-1:], tps=question.tps[:1], kv_dtypes=(dtype,))
     return rows, notes
 
