@@ -69,9 +69,11 @@ def as_heads(attention: Attention, kv_heads: int | None) -> Attention:
 
 
 def as_latent(attention: Attention) -> Attention:
-    """The same layer as MLA with DeepSeek's latent; layers without a cache of heads stay."""
+    """The same layer as MLA: with its own latent and no indexer, or DeepSeek's; layers without heads stay."""
     if attention.kind == "shared":
         attention = attention.source
+    if attention.kind == "mla":
+        return replace(attention, index_head_dim=None, index_topk=None, index_n_heads=None, shares_index=False)
     if attention.kind not in {"gqa", "compressed"}:
         return attention
     return MultiHeadLatentAttention(
