@@ -26,25 +26,26 @@ def parse_arguments(text: str, *, separator: str = ",", closes: bool = True) -> 
 
     `separator` is `,`, or ` ` for the way pydantic prints a model.
     """
-    pieces, closed = _split(text, separator)
-    if not closed and pieces and (closes or not pieces[-1].strip().endswith(_CLOSED_ENDS)):
-        pieces.pop()
-    return _pairs(pieces, depth=0)
+    pieces, depth = _split(text, separator)
+    whole = depth < 0 or (depth == 0 and not closes and pieces[-1].strip().endswith(_CLOSED_ENDS))
+    return _pairs(pieces if whole else pieces[:-1], depth=0)
 
 
-def _split(text: str, separator: str) -> tuple[list[str], bool]:
-    """Top-level pieces, and whether an unmatched closing bracket ended them."""
+def _split(text: str, separator: str) -> tuple[list[str], int]:
+    """Top-level pieces, and how many brackets or quotes are open at the end; -1 if an unmatched bracket closed them."""
     pieces: list[str] = []
     start = depth = 0
     for token in _TOKEN.finditer(text):
         word = token[0]
+        if word in ("'", '"'):
+            return [*pieces, text[start:]], depth + 1
         depth += (word in _OPEN) - (word in _CLOSE)
         if depth < 0:
-            return [*pieces, text[start : token.start()]], True
+            return [*pieces, text[start : token.start()]], depth
         if depth == 0 and (word == separator or (separator == " " and word.isspace())):
             pieces.append(text[start : token.start()])
             start = token.end()
-    return [*pieces, text[start:]], False
+    return [*pieces, text[start:]], depth
 
 
 def _pairs(pieces: list[str], *, depth: int) -> dict[str, Any]:

@@ -50,11 +50,11 @@ def open_log(source: str | Path | BinaryIO) -> Iterator[Iterator[bytes]]:
     """
     if isinstance(source, (str, Path)) and str(source) != "-":
         try:
-            stream: BinaryIO = Path(source).open("rb")  # noqa: SIM115  closed below, by whichever way it was opened
+            file = Path(source).open("rb")  # noqa: SIM115  the error is only that of opening
         except OSError as error:
             raise BadInput(f"{source}: cannot be read: {error.strerror}") from error
-        with stream:
-            yield _chunks(io.BufferedReader(cast(Any, stream)), str(source))
+        with file:
+            yield _chunks(file, str(source))
         return
     stream = sys.stdin.buffer if isinstance(source, (str, Path)) else source
     buffered = io.BufferedReader(cast(Any, stream))

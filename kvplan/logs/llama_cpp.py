@@ -40,13 +40,13 @@ _CONTEXT = (
     Pattern(b"llama_", "llama_new_context_with_model: <key:word> = <value:word>", kind="context"),
 )
 
-_SIZE = "size = <total:mib> MiB (<slots:count> cells, <layers:count> layers, <sequences:count>"
+_SIZE = "size = <total:mib> MiB ( <slots:count> cells, <layers:count> layers, <sequences:count>"
 _K, _V = "K (<k_type:word>): <k:mib> MiB", "V (<v_type:word>): <v:mib> MiB"
 _R, _S = "R (<r_type:word>): <r:mib> MiB", "S (<s_type:word>): <s:mib> MiB"
 _LATENT = "KV self size = <total:mib> MiB, c^KV (<latent_type:word>): <latent:mib> MiB"
 _POOLS = (
     Pattern(b"llama_", "creating <next_pool:words> KV cache, size =", kind="next pool"),
-    Pattern(b"iB", f"kv_cache...: {_SIZE}/<streams:count> seqs), {_K}, {_V}", kind="pool", phase="pool"),
+    Pattern(b"iB", f"kv_cache...: {_SIZE}/ <streams:count> seqs), {_K}, {_V}", kind="pool", phase="pool"),
     Pattern(b"iB", f"kv_cache...: {_SIZE} seqs), {_K}, {_V}", kind="pool", phase="pool"),
     Pattern(b"iB", f"recurrent: {_SIZE} seqs...), {_R}, {_S}", kind="states", phase="pool"),
     Pattern(b"iB", f"KV self size = <total:mib> MiB, {_K}, {_V}", kind="self size", phase="pool"),

@@ -132,9 +132,11 @@ def fetch_metrics(url: str, *, timeout_s: float = 10.0) -> Observed:
         address = _address(url)
         return parse_metrics(_fetch(address, timeout_s).decode(errors="replace"), source=address)
     except HTTPError as error:
-        raise BadInput(f"{url}: the server answered {error.code} {error.reason}") from error
+        with error:
+            raise BadInput(f"{url}: the server answered {error.code} {error.reason}") from error
     except (HTTPException, OSError, ValueError) as error:
-        raise BadInput(f"{url}: cannot be fetched: {getattr(error, 'reason', error)}") from error
+        reason = " ".join(str(getattr(error, "reason", error)).split())
+        raise BadInput(f"{url}: cannot be fetched: {reason}") from error
 
 
 def _address(url: str) -> str:
@@ -156,4 +158,7 @@ def _fetch(address: str, timeout_s: float) -> bytes:
                 raise BadInput(f"{address}: more than {_MAX_BYTES // 2**20} MiB; these are not a server's metrics")
             if time.monotonic() > deadline:
                 raise BadInput(f"{address}: not read within {timeout_s:g} s")
+        declared = answer.headers.get("Content-Length", "")
+    if declared.isdigit() and len(body) < int(declared):
+        raise BadInput(f"{address}: the answer broke off after {len(body)} of {declared} bytes")
     return body

@@ -56,6 +56,7 @@ _UNITS: Mapping[str, Unit] = {
     "number": Unit(_NUMBER, lambda text: (float(text), _resolution(text))),
     "list": Unit(r"\d{1,15}(?:,\s*\d{1,15}){0,255}", lambda text: (tuple(map(int, text.split(","))), 0.0)),
     "word": Unit(r"[\w./:+-]{1,200}", lambda text: (text, 0.0)),
+    "core": Unit(r"V\d", lambda text: (text, 0.0)),
     "label": Unit(r"(?:Full |SWA )?", lambda text: (text, 0.0)),
     "device": Unit(r"[A-Za-z][\w.()\[\]:-]{0,80}", lambda text: (text, 0.0)),
     "gguf": Unit(r"\w{1,10}(?:\[[^\]=]{0,40}\])?", lambda text: (text, 0.0)),

@@ -109,7 +109,7 @@ class Startup:
             key = new.name, new.rank
             old = self.readings.get(key)
             if old is None and len(self.readings) >= _MAX_READINGS:
-                self.note(f"more than {_MAX_READINGS} values in one start-up; those from line {new.line} are not read")
+                self.note(f"more than {_MAX_READINGS} values in one start-up; the rest is not read")
                 return
             self.readings[key] = new if old is None else self._settled(old, new, repeats)
 
@@ -132,7 +132,7 @@ class Startup:
         if len(self.pools) < _MAX_POOLS:
             self.pools.append(pool)
         else:
-            self.note(f"more than {_MAX_POOLS} pools in one start-up; those from line {pool.line} are not read")
+            self.note(f"more than {_MAX_POOLS} pools in one start-up; the rest is not read")
 
     def note(self, text: str) -> None:
         """Something that a reader should know; said once."""

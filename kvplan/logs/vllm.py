@@ -14,7 +14,7 @@ _ARGUMENTS = (
     Pattern(b"version", "vLLM API server version <version:word>", phase="start"),
     Pattern(b"version", "█ version <version:word>"),
     Pattern(b"LLM engine (v", "Initializing an LLM engine (v<version:word>)", phase="start"),
-    Pattern(b"LLM engine (v", "Initializing a <engine_core:word> LLM engine (v<version:word>)", phase="start"),
+    Pattern(b"LLM engine (v", "Initializing a <engine_core:core> LLM engine (v<version:word>)", phase="start"),
     Pattern(b"LLM engine (v", "LLM engine (v...) with config: ", kind="resolved"),
     Pattern(b"args", "non-default args: {", kind="stated", phase="start"),
     Pattern(b"args", "args: Namespace(", kind="stated", phase="start"),
@@ -153,13 +153,14 @@ _LEDGER = (
     Pattern(b"iB", "Current kv cache memory in use is <available_kv:bytes> bytes"),
 )
 
+_REFUSED = "To serve at least one request with the ..."
 _REFUSALS = (
     Pattern(
         b"iB",
-        "max seq len (<needed_context_tokens:count>), (<needed_kv:gib> GiB KV cache is needed, "
+        f"{_REFUSED}max seq len (<needed_context_tokens:count>), (<needed_kv:gib> GiB KV cache is needed, "
         "which is larger than the available KV cache memory (<available_kv:gib> GiB)",
     ),
-    Pattern(b"iB", "the estimated maximum model length is <estimated_max_model_len:count>."),
+    Pattern(b"iB", f"{_REFUSED}estimated maximum model length is <estimated_max_model_len:count>."),
     Pattern(b"block", "No available memory for the cache blocks", kind="note"),
 )
 
