@@ -19,6 +19,7 @@ _MODEL = (
     Pattern(b"build", "build: <version:word> (<commit:word>) with", phase="start"),
     Pattern(b"build", "main: build = <version:word> (<commit:word>)", phase="start"),
     Pattern(b"build", "build info ...build=<version:word> commit=", phase="start"),
+    Pattern(b"iB", "using device <device:device> (<gpu:name>) ...- <free:whole_mib> MiB free", kind="device"),
     Pattern(b"llama_", "tensors from <model_path:rest> (version", kind="model"),
     Pattern(
         b"llama_",
@@ -82,6 +83,8 @@ class LlamaCppStartup(Startup):
     def take(self, said: Statement) -> None:
         """Lines of models, contexts, pools and buffers; the rest as everywhere."""
         match said.pattern.kind:
+            case "device":
+                self.keep(replace(said.reading(name), rank=said.text("device")) for name in ("gpu", "free_bytes"))
             case "model":
                 path = self.metadata.setdefault("model_path", said.text("model_path"))
                 self._reads_served_model = path == said.text("model_path")

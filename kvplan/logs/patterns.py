@@ -51,6 +51,7 @@ def _whole(text: str) -> Printed:
 _UNITS: Mapping[str, Unit] = {
     "gib": Unit(_NUMBER, _size(GIB), "_bytes"),
     "mib": Unit(_NUMBER, _size(MIB), "_bytes"),
+    "whole_mib": Unit(_COUNT, lambda text: (int(text.replace(",", "")) * MIB, 2.0 * MIB), "_bytes"),  # cut, not rounded
     "bytes": Unit(_COUNT, _whole, "_bytes"),
     "count": Unit(_COUNT, _whole),
     "number": Unit(_NUMBER, lambda text: (float(text), _resolution(text))),
@@ -60,6 +61,7 @@ _UNITS: Mapping[str, Unit] = {
     "label": Unit(r"(?:Full |SWA )?", lambda text: (text, 0.0)),
     "device": Unit(r"[A-Za-z][\w.()\[\]:-]{0,80}", lambda text: (text, 0.0)),
     "gguf": Unit(r"\w{1,10}(?:\[[^\]=]{0,40}\])?", lambda text: (text, 0.0)),
+    "name": Unit(r"[^()\n]{1,80}", lambda text: (text, 0.0)),
     "words": Unit(r"[^\s=][^=\n]{0,200}?", lambda text: (text.strip(), 0.0)),
     "rest": Unit(r".{0,2000}", lambda text: (text.strip(), 0.0)),
 }
@@ -76,6 +78,7 @@ class Pattern:
     `kind`: what the line is to its engine (see each engine's module); "" = its values are readings.
     `phase`: `start` opens a start-up; `load` opens one if the rank had reached `pool` before.
     `repeats`: which of several values of one rank in one start-up holds.
+    `word`: the longest word of the template; a line without it need not be matched.
     """
 
     anchor: bytes
@@ -85,11 +88,13 @@ class Pattern:
     repeats: Repeats = "last"
     regex: re.Pattern[str] = field(init=False, repr=False)
     units: Mapping[str, Unit] = field(init=False, repr=False)
+    word: str = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         units: dict[str, Unit] = {}
         object.__setattr__(self, "regex", re.compile("".join(_pieces(self.template, units))))
         object.__setattr__(self, "units", units)
+        object.__setattr__(self, "word", max(_PART.sub(" ", self.template).split(), key=len))
 
     def match(self, text: str, *, complete: bool = True) -> re.Match[str] | None:
         """The first place in `text` that reads as this line.

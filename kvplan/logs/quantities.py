@@ -15,6 +15,7 @@ QUANTITIES: Mapping[str, str] = {
     "architecture": "the model's class as SGLang names it",
     "attention_backend": "the attention backend in use",
     # one GPU's memory
+    "gpu": "the device's name",
     "gpu_total_bytes": "the device's memory as its driver reports it",
     "gpu_memory_utilization": "the fraction of the device that vLLM may use",
     "equivalent_gpu_memory_utilization": "the fraction that would give the same pool without graph profiling",

@@ -39,11 +39,15 @@ def read_log(source: str | Path | BinaryIO) -> Observed:
             readers.setdefault(pattern.anchor, []).append((pattern, collector))
     with open_log(source) as chunks:
         for line in candidate_lines(chunks, readers):
-            head = line.head()
-            for pattern, collector in (reader for anchor in line.anchors for reader in readers[anchor]):
-                if said := _statement(pattern, line, head):
-                    collector.add(said)
+            _read_line(line, [reader for anchor in line.anchors for reader in readers[anchor]])
     return _said_most(collectors, name).observed(name)
+
+
+def _read_line(line: Line, readers: Iterable[tuple[Pattern, Collector]]) -> None:
+    head = line.head()
+    for pattern, collector in readers:
+        if pattern.word in head and (said := _statement(pattern, line, head)):
+            collector.add(said)
 
 
 def _said_most(collectors: Iterable[Collector], source: str) -> Collector:

@@ -1,4 +1,4 @@
-"""What SGLang prints when it starts (0.4 to 0.5.23), its XPU and JAX branches included.
+"""What SGLang prints when it starts (0.4 to 0.5.23).
 
 "GB" is 2**30 bytes throughout. A draft model runs through the same code as the model it drafts for: its weights come
 second on every rank, and its pools carry no word of their own.
