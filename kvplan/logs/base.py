@@ -12,7 +12,8 @@ from kvplan.logs.startup import Startup
 class LogFormat:
     """One engine's log. A module of `kvplan.logs` that describes one exports it as `LOG_FORMAT`.
 
-    `model_keys`: where flags and metadata name the model, best first. `startup`: what its kinds of lines mean.
+    `engine`: its name, as `kvplan.engines` has it. `model_keys`: where flags and metadata name the model, best first.
+    `startup`: what its kinds of lines mean.
     """
 
     engine: str

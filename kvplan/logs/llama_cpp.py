@@ -141,7 +141,7 @@ class LlamaCppStartup(Startup):
 
 
 LOG_FORMAT = LogFormat(
-    engine="llama_cpp",
+    engine="llama.cpp",
     patterns=(*_MODEL, *_CONTEXT, *_POOLS, *_BUFFERS),
     model_keys=("general.name", "model_path"),
     startup=LlamaCppStartup,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,12 +24,15 @@ class Reading:
     rank: str = ""
     line: int = 0
 
+    @property
+    def number(self) -> float:
+        """The value as a number; not a number (nan) where the log states a word or a list."""
+        return self.value if isinstance(self.value, (int, float)) else math.nan
+
     def allows(self, value: float) -> bool:
         """Whether `value` would have been printed like this."""
-        if isinstance(self.value, (str, tuple)):
-            return False
         rounding = 0.5 if self.resolution and isinstance(self.value, int) else 0.0
-        return abs(value - self.value) <= (self.resolution / 2 + rounding) * (1 + 1e-9)
+        return abs(value - self.number) <= (self.resolution / 2 + rounding) * (1 + 1e-9)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,5 +89,5 @@ class Observed:
 
     def least(self, name: str) -> Reading | None:
         """The smallest number over the ranks, which is the one that binds a pool; None where none was printed."""
-        numbers = [(r.value, r) for r in self.each(name) if isinstance(r.value, (int, float))]
-        return min(numbers, key=lambda pair: pair[0])[1] if numbers else None
+        numbers = [reading for reading in self.each(name) if not math.isnan(reading.number)]
+        return min(numbers, key=lambda reading: reading.number, default=None)

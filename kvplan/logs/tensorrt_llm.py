@@ -97,7 +97,7 @@ class TensorrtLlmStartup(Startup):
 
 
 LOG_FORMAT = LogFormat(
-    engine="tensorrt_llm",
+    engine="tensorrt-llm",
     patterns=(*_ARGUMENTS, *_PROFILE, *_POOLS),
     model_keys=("model", "model_path"),
     startup=TensorrtLlmStartup,

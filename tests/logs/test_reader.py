@@ -33,8 +33,8 @@ def _weights(gib: str, rank: str = "Worker_TP0") -> str:
     return f"({rank} pid=9) INFO 01-01 00:00:00 [x.py:1] Model loading took {gib} GiB memory and 1.0 seconds"
 
 
-def test_every_engine_has_a_log_format() -> None:
-    assert {each.engine for each in log_formats()} == {"vllm", "sglang", "tensorrt_llm", "llama_cpp"}
+def test_every_serving_engine_has_a_log_format_under_its_own_name() -> None:
+    assert {each.engine for each in log_formats()} == {"vllm", "sglang", "tensorrt-llm", "llama.cpp"}
 
 
 def test_each_rank_keeps_its_own_value_and_the_least_binds() -> None:
@@ -50,6 +50,7 @@ def test_each_rank_keeps_its_own_value_and_the_least_binds() -> None:
     assert (least.rank, least.value) == ("Worker_TP1", round(7.98 * GIB))
     assert observed.first("available_kv_bytes") == each[0]
     assert observed.least("weights_bytes") is None
+    assert observed.least("engine_core") is None
     assert observed.notes == ()
 
 

@@ -89,7 +89,8 @@ LINES: list[tuple[str, Callable[[Observed], dict[str, Any]], dict[str, Any]]] = 
     ),
     (
         f"{_SGLANG}Mamba Cache is allocated. max_mamba_cache_size: 614, conv_state size: 0.38GB, "
-        "ssm_state size: 10.81GB intermediate_ssm_state_cache size: 1.20GB intermediate_conv_window_cache size: 0.05GB ",
+        "ssm_state size: 10.81GB intermediate_ssm_state_cache size: 1.20GB "
+        "intermediate_conv_window_cache size: 0.05GB ",
         _readings,
         {"draft_ssm_bytes": _gib("1.20"), "draft_conv_bytes": _gib("0.05")},
     ),
