@@ -205,19 +205,20 @@ def step_seconds(ops: tuple[Op, ...], batch: int, gpu: GpuSpec, eff: Efficiency,
 def decode_step(deployment: Deployment, kv_format: KvFormat, batch: int) -> Step | None:
     """One step of `batch` sessions of full length on every replica; None where the GPU's peaks are unknown.
 
-    With pipeline parallelism each stage works on its own share of the batch at once, so a step of the whole batch
-    lasts as long as its slowest stage works on all of it.
+    With pipeline parallelism the batch is cut into as many micro-batches as there are stages; a token passes through
+    all stages, each as slow as the fullest, while the other micro-batches keep them busy.
     """
     gpu, parallel, spec = deployment.gpu, deployment.parallel, deployment.spec
     if not gpu.bytes_per_s or not peak_flops(gpu):
         return None
     ops = operations(spec, deployment.max_model_len, kv_format, parallel)
-    centre = step_seconds(ops, batch, gpu, CENTRE, parallel)
+    stages, share = parallel.pp, cdiv(batch, parallel.pp)
+    centre = step_seconds(ops, share, gpu, CENTRE, parallel)
     return Step(
-        seconds=sum(centre.values()),
-        low_seconds=sum(step_seconds(ops, batch, gpu, BEST, parallel).values()),
-        high_seconds=sum(step_seconds(ops, batch, gpu, WORST, parallel).values()),
+        seconds=stages * sum(centre.values()),
+        low_seconds=stages * sum(step_seconds(ops, share, gpu, BEST, parallel).values()),
+        high_seconds=stages * sum(step_seconds(ops, share, gpu, WORST, parallel).values()),
         bound=max(centre, key=lambda k: centre[k]),
-        read_bytes=int(sum(op.count * op_bytes(op, batch, parallel.dp) for op in ops if op.kind != "collective")),
-        flops=sum(op.count * op.flops for op in ops) * batch,
+        read_bytes=int(sum(op.count * op_bytes(op, share, parallel.dp) for op in ops if op.kind != "collective")),
+        flops=sum(op.count * op.flops for op in ops) * share,
     )
