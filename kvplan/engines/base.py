@@ -41,6 +41,37 @@ class Deployment:
     engine_args: Mapping[str, Any] = field(default_factory=dict)
 
 
+class DeploymentKey:
+    """A deployment as a cheap cache key: the identity of its model, the values of all else.
+
+    Hashing a whole model for each of many plans would cost more than the plans.
+    """
+
+    __slots__ = ("_values", "deployment")
+
+    def __init__(self, deployment: Deployment) -> None:
+        self.deployment = deployment
+        d = deployment
+        args = tuple(sorted((name, repr(value)) for name, value in d.engine_args.items()))
+        self._values = (
+            id(d.spec), id(d.gpu), d.max_model_len, d.parallel, d.version, d.kv_dtype, d.block_size, d.max_num_seqs,
+            d.max_num_batched_tokens, args,
+        )  # fmt: skip
+
+    def __hash__(self) -> int:
+        return hash(self._values)
+
+    def __eq__(self, other: object) -> bool:
+        # The key keeps its deployment alive, so two live keys of one id mean one object.
+        return isinstance(other, DeploymentKey) and self._values == other._values
+
+
+def choose(args: Mapping[str, Any], name: str, default: Any) -> Any:
+    """An engine argument, or its default where it is absent or None."""
+    value = args.get(name)
+    return default if value is None else value
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
     """What the engine prints for a pool: `kv_tokens` and `max_concurrency` exactly as this version computes them."""
