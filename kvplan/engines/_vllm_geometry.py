@@ -4,9 +4,9 @@ length, the batch, or the size of the pool, so that a grid over those computes i
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from kvplan.arith import cdiv
 from kvplan.attention.compressed import CompressedAttention
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kvplan.engines._vllm_versions import Rules
     from kvplan.model import ModelSpec
 
+T = TypeVar("T")
 _PACKERS = {"nvfp4": "FLASHINFER", "turboquant": "TURBOQUANT", "int4": "TRITON_ATTN", "int8": "TRITON_ATTN"}
 
 
@@ -42,7 +43,7 @@ class Mixer:
     position: int = 0
 
 
-class Same[T]:
+class Same(Generic[T]):
     """A value that equals only itself: hashing a whole model for every look-up would cost more than planning it."""
 
     __slots__ = ("value",)
@@ -245,9 +246,9 @@ def _plain_bytes(attention: Attention, rank: Rank) -> int:
 
 
 @lru_cache(maxsize=2048)
-def geometry(mixers: tuple[Mixer, ...], recipe: Recipe) -> Geometry:
+def geometry(same: Same[tuple[Mixer, ...]], recipe: Recipe) -> Geometry:
     """Backends, block size, pages and groups."""
-    planner = _Planner(recipe)
+    mixers, planner = same.value, _Planner(recipe)
     served = [(m, planner.backend(m.attention, planner.asked_kv(m))) for m in mixers]
     used = tuple(dict.fromkeys(b for _, b in served if b is not None))
     with_index = any(_indexed(m.attention) for m in mixers)

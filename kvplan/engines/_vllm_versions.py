@@ -50,6 +50,7 @@ class Rules:
     batches_in_flight: bool = False
     async_pipeline: Literal["never", "dense", "always"] = "never"
     async_ngram: bool = False
+    retains_for_mtp: bool = False
     fit_check: Literal["layers", "groups"] = "layers"
     null_block_in_fit: bool = False
     modelopt_kv_dtype: bool = False
@@ -110,6 +111,7 @@ CHANGES = (
     Change("packing", "overlay", "0.27", "0.26.0"),
     Change("hybrid_mla_block", "at least 128", "0.27", "0.26.0"),
     Change("batch_by_160_gib", True, "0.28", "0.27.1"),
+    Change("retains_for_mtp", True, "0.28", "0.27.1"),
     Change("null_block_in_fit", True, "0.29", "0.28.0"),
     Change("full_group_first", False, "0.29", "0.28.0"),
     Change("async_pipeline", "always", "0.29", "0.28.0"),
