@@ -1,7 +1,7 @@
 """Finds models and GPUs by name, path or hub id, and reads them once: the border to files that people write.
 
-A spec that was read is kept as plain data (`kvplan.diskcache`) under the fingerprint of its bytes and of the dataclass
-it became, so that the next start needs neither YAML nor pydantic.
+A spec that was read is kept as plain data (`kvplan.diskcache`) beside its bytes and the fields of the dataclass that it
+became, so that the next start needs neither YAML nor pydantic.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from kvplan import __version__
-from kvplan.diskcache import fingerprint, recall, remember
+from kvplan.diskcache import recall, remember
 from kvplan.errors import BadInput, KvplanError, MissingExtra, UnknownName
 from kvplan.files import MAX_SPEC_BYTES, read_bytes
 from kvplan.plain import from_plain, schema, to_plain
@@ -80,7 +80,7 @@ def load_model(text: str) -> ModelSpec:
 def read_spec(path: Path, type_: type[T]) -> T:
     """The `type_` that a YAML file describes; from the cache where the same bytes were read before."""
     data, target = read_bytes(path, MAX_SPEC_BYTES), cast(Any, type_)
-    key, made_from = f"{type_.__name__} {path.absolute()}", fingerprint(data, schema(target), __version__)
+    key, made_from = f"{type_.__name__} {path.absolute()}", f"{__version__}\n{schema(target)}\n{data.decode('latin-1')}"
     plain = recall(key, made_from)
     if plain is not None:
         with suppress(KeyError, TypeError, ValueError, KvplanError):
@@ -121,7 +121,7 @@ def _stems(folder: Path) -> list[str]:
 def _index(folder: Path, field: str) -> Mapping[str, list[str]]:
     """Bundled name -> its other names (the list under `field`), remembered for this listing of the folder."""
     entries = sorted((e.name, e.stat().st_size, e.stat().st_mtime_ns) for e in os.scandir(folder))
-    key, made_from = f"{field} {folder}", fingerprint(repr(entries), __version__)
+    key, made_from = f"{field} {folder}", f"{__version__}\n{entries}"
     index: dict[str, list[str]] | None = recall(key, made_from)
     if index is None:
         index = {name: _other_names(folder / f"{name}.yaml", field) for name in _stems(folder)}
@@ -145,7 +145,7 @@ def _is_path(text: str) -> bool:
     if text.endswith((".yaml", ".yml", ".json")) or text.startswith((".", "~", os.sep)):
         return True
     try:
-        return Path(text).exists()
+        return bool(text) and Path(text).exists()
     except OSError:  # longer than a file name can be
         return False
 

@@ -40,7 +40,7 @@ def tagged(members: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def from_plain(cls: type[T], data: Any) -> T:
-    """Build a `cls` from what `to_plain` made of one. Data of another shape raises KeyError, TypeError or the like."""
+    """A `cls` from what `to_plain` made of one. Data of another shape raises KeyError, TypeError or ValueError."""
     target: Any = cls
     return cast(T, _reader(target)(data))
 
@@ -95,7 +95,7 @@ def _read_tagged(kinds: Mapping[str, Any], data: Any) -> Any:
 
 def _build(cls: Any, data: Mapping[str, Any]) -> Any:
     readers = _field_readers(cls)
-    return cls(**{name: readers[name](value) for name, value in data.items()})
+    return cls(**{name: readers[name](data[name]) for name in data})
 
 
 @cache

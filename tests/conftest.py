@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+os.environ["KVPLAN_CACHE_DIR"] = tempfile.mkdtemp(prefix="kvplan-tests-")  # never the user's own cache
 
 
 @pytest.fixture(scope="session")

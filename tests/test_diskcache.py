@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kvplan.diskcache import cache_dir, fingerprint, recall, remember
+from kvplan.diskcache import cache_dir, recall, remember
 
 
 @pytest.fixture
@@ -27,7 +27,9 @@ def test_one_entry_stands_for_each_key(folder: Path) -> None:
     assert recall("model a", "v2") == "v2"
 
 
-@pytest.mark.parametrize("spoil", [lambda b: b[:-1], lambda b: b.replace(b"1", b"2"), lambda b: b"", lambda b: b"\xff\n1"])
+@pytest.mark.parametrize(
+    "spoil", [lambda b: b[:-1], lambda b: b.replace(b"1", b"2"), lambda b: b"", lambda b: b"\xff\n1"]
+)
 def test_a_spoilt_entry_is_as_if_it_were_not_there(folder: Path, spoil: object) -> None:
     remember("k", "v", [1, 1])
     (entry,) = folder.iterdir()
@@ -35,6 +37,12 @@ def test_a_spoilt_entry_is_as_if_it_were_not_there(folder: Path, spoil: object) 
     assert recall("k", "v") is None
     remember("k", "v", [1, 1])
     assert recall("k", "v") == [1, 1]
+
+
+def test_two_keys_in_one_file_are_told_apart(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kvplan.diskcache.crc32", lambda _: 0)
+    remember("key a", "v", 1)
+    assert (recall("key a", "v"), recall("key b", "v")) == (1, None)
 
 
 def test_a_folder_that_cannot_be_written_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,8 +78,3 @@ def test_the_folder_is_where_the_platform_keeps_caches(
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("sys.platform", platform)
     assert cache_dir() == folder
-
-
-def test_a_fingerprint_tells_parts_apart() -> None:
-    assert fingerprint("ab", "c") != fingerprint("a", "bc")
-    assert fingerprint("ab", b"c") == fingerprint(b"ab", "c")

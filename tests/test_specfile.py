@@ -109,11 +109,19 @@ def test_one_line_names_file_key_and_value(text: str, says: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ("kv_lora_rank:", "kv_lora_rnk:", "layer_groups[0].attention[0]: unknown key 'kv_lora_rnk'; did you mean kv_lora_rank"),
+        (
+            "kv_lora_rank:",
+            "kv_lora_rnk:",
+            "layer_groups[0].attention[0]: unknown key 'kv_lora_rnk'; did you mean kv_lora_rank",
+        ),
         ("kind: mla", "kind: mlla", "layer_groups[0].attention[0]: unknown kind 'mlla'; did you mean mla"),
         ("kind: dense\n      ", "", "layer_groups[0].mlp.kind: is missing; one of dense, moe"),
         ("kind: dense", "kind: [dense]", "layer_groups[0].mlp.kind: is missing; one of dense, moe"),
-        ("kv_lora_rank: 512", "kv_lora_rank: x", "layer_groups[0].attention[0].kv_lora_rank: 'x' should be a valid integer"),
+        (
+            "kv_lora_rank: 512",
+            "kv_lora_rank: x",
+            "layer_groups[0].attention[0].kv_lora_rank: 'x' should be a valid integer",
+        ),
         ("        v_head_dim: 128\n", "", "layer_groups[0].attention[0].v_head_dim: is missing"),
         ("head_dim: 8", "head_dim: -8", "layer_groups[1].attention[0].head_dim: -8 is outside 0..2**62"),
         ("factor: 4", "factor: four", "rope_scaling.factor: 'four' should be a valid number"),

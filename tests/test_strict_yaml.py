@@ -9,7 +9,24 @@ from kvplan.strict_yaml import MAX_DEPTH, dump, parse
 
 SCALARS = st.none() | st.booleans() | st.integers(-(10**18), 10**18) | st.floats(allow_nan=False, allow_infinity=False)
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs")), max_size=20) | st.sampled_from(
-    ["", "~", "null", "true", "no", "1e5", "010", "1_000", "0x1f", ".5", "-", "2024-01-01", "12:30", ".nan", "- a", "a: b"]
+    [
+        "",
+        "~",
+        "null",
+        "true",
+        "no",
+        "1e5",
+        "010",
+        "1_000",
+        "0x1f",
+        ".5",
+        "-",
+        "2024-01-01",
+        "12:30",
+        ".nan",
+        "- a",
+        "a: b",
+    ]
 )
 DATA = st.recursive(
     SCALARS | TEXT, lambda inner: st.lists(inner, max_size=5) | st.dictionaries(TEXT, inner, max_size=5), max_leaves=20
