@@ -102,19 +102,27 @@ class OtherWeight:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PartFormat:
+    """A part of the model (`kvplan.matrix.Part`) that is stored in a format of its own."""
+
+    part: str
+    weight_format: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Quantization:
     """What a checkpoint says of its weights and of its KV cache.
 
-    `quant_method`: as the config names it. `weight_format`: fp8, int4, nvfp4, mxfp4 ... `expert_format`: where routed
-    experts differ. `block`: elements that share a scale. `unquantized`: parts kept in the model's dtype.
+    `quant_method`: as the config names it. `weight_format`: fp8, int4, nvfp4, mxfp4 ... `block`: elements that share a
+    scale. `parts`: those in another format (FP4 experts beside FP8). `unquantized`: parts kept in the model's dtype.
     `kv_cache_dtype`: a KV dtype that the checkpoint asks for, `none` where it says explicitly that KV is not quantized,
     None where it says nothing. FP8 weights never imply FP8 KV.
     """
 
     quant_method: str
     weight_format: str | None = None
-    expert_format: str | None = None
     block: tuple[int, ...] | None = None
+    parts: tuple[PartFormat, ...] = ()
     unquantized: tuple[str, ...] = ()
     kv_cache_dtype: str | None = None
 

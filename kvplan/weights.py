@@ -86,9 +86,11 @@ def weight_storage(spec: ModelSpec, weight: Weight) -> Storage:
     """How one weight is stored: in the checkpoint's quantized format, or in the model's dtype."""
     quantization = spec.quantization
     if quantization and quantization.weight_format and weight.matrix and weight.part not in quantization.unquantized:
-        if quantization.weight_format not in WEIGHT_FORMATS:
-            raise UnknownName.of("weight format", quantization.weight_format, WEIGHT_FORMATS, where=f"{spec.name}: ")
-        return WEIGHT_FORMATS[quantization.weight_format]
+        own = (p.weight_format for p in quantization.parts if p.part == weight.part)
+        name = next(own, quantization.weight_format)
+        if name not in WEIGHT_FORMATS:
+            raise UnknownName.of("weight format", name, WEIGHT_FORMATS, where=f"{spec.name}: ")
+        return WEIGHT_FORMATS[name]
     return TORCH_DTYPES.get(spec.torch_dtype, FP16)
 
 

@@ -69,7 +69,13 @@ _ROWS: Mapping[str, tuple[int | None, ...]] = {
     "starcoder2": (30, 3072, 24, 2, None, 12288, 49152, 4096, None),
     "step3p5": (45, 4096, 64, 8, 128, 11264, 128815, 128000, None),
 }
-_DEEPSEEK = {"kv_lora_rank": 512, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
+_DEEPSEEK = {
+    "kv_lora_rank": 512,
+    "q_lora_rank": 1536,
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 128,
+}
 _DELTANET = {
     "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_num_key_heads": 16,
     "linear_num_value_heads": 32,

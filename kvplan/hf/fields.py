@@ -192,7 +192,11 @@ class Fields:
         if values is None:
             return None
         for value in values:
-            if not isinstance(value, int) or isinstance(value, bool) or not first <= value < LARGEST["num_hidden_layers"]:
+            if (
+                not isinstance(value, int)
+                or isinstance(value, bool)
+                or not first <= value < LARGEST["num_hidden_layers"]
+            ):
                 raise self.bad(name, f"is not a list of layer indices from {first}")
         return frozenset(v - first for v in values)
 

@@ -31,7 +31,9 @@ def head_dim(fields: Fields, query_heads: int) -> int:
         return stated
     hidden = fields.need_size("hidden_size")
     if hidden % query_heads:
-        raise BadInput(f"{fields.where}: hidden_size {hidden} is no multiple of {query_heads} heads; head_dim is absent")
+        raise BadInput(
+            f"{fields.where}: hidden_size {hidden} is no multiple of {query_heads} heads; head_dim is absent"
+        )
     return hidden // query_heads
 
 

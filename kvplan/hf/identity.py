@@ -12,7 +12,9 @@ from kvplan.hf.fields import Fields, shown
 from kvplan.hf.kinds import FAMILIES, PLAIN, Family, known_type
 
 _GENERATES = re.compile(r"CausalLM|ConditionalGeneration|LMHead|ForGeneration|LMPrediction")
-_KEEPS_NO_CACHE = re.compile(r"bert|roberta|electra|clip|siglip|^vit|dinov|wav2vec|hubert|xlstm|^rwkv$|retnet|hyena|perceiver")
+_KEEPS_NO_CACHE = re.compile(
+    r"bert|roberta|electra|clip|siglip|^vit|dinov|wav2vec|hubert|xlstm|^rwkv$|retnet|hyena|perceiver"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,9 @@ class Family:
         for layer_type in types:
             if layer_type not in self.kinds:
                 known = ", ".join(self.kinds)
-                raise fields.bad(fields.key("layer_types"), f"gives a layer {layer_type!r}; this model_type has {known}")
+                raise fields.bad(
+                    fields.key("layer_types"), f"gives a layer {layer_type!r}; this model_type has {known}"
+                )
         layers = [self.kinds[t](fields.at(i), i) for i, t in enumerate(types)]
         return layers if self.sharing is None else self.sharing(fields, types, layers)
 
@@ -91,7 +93,9 @@ def _bailing_linear(fields: Fields, layer: int) -> Layer:
     if not fields.has("short_conv_kernel_size"):
         return recurrent.lightning(fields, layer)
     own = {"linear_num_heads": fields.need("num_attention_heads"), "linear_head_dim": fields.need("head_dim")}
-    return recurrent.kda(fields.overlaid({**own, "linear_conv_kernel_dim": fields.need("short_conv_kernel_size")}), layer)
+    return recurrent.kda(
+        fields.overlaid({**own, "linear_conv_kernel_dim": fields.need("short_conv_kernel_size")}), layer
+    )
 
 
 _SPARSE = "minimax_m3_sparse"
@@ -124,7 +128,8 @@ _MLA = Family(every(FULL), {FULL: latent.mla})
 _DSA = Family(latent.every_indexed, {latent.INDEXED: latent.sparse_mla})
 _V4 = Family(latent.compressed_types, {str(ratio): latent.compressed(ratio) for ratio in (0, 1, 2, 4, 128)})
 _DELTANET = Family(
-    listed(full_every(4, key="full_attention_interval", bounded=LINEAR)), {LINEAR: recurrent.gated_deltanet, FULL: full()}
+    listed(full_every(4, key="full_attention_interval", bounded=LINEAR)),
+    {LINEAR: recurrent.gated_deltanet, FULL: full()},
 )
 _MAMBA_LISTED = Family(renamed(listed(patterns.attention_indices(LINEAR))), _MAMBA2, ("attn_layer_indices",))
 _NEMOTRON_H = Family(patterns.blocks, {**_MAMBA2, MLP: _nothing("mlp"), MOE: _nothing("moe")})
@@ -142,7 +147,9 @@ def _each(names: str, family: Family) -> dict[str, Family]:
 FAMILIES: Mapping[str, Family] = {
     **_each(_PLAIN_NAMES, PLAIN),
     **_each("mistral mixtral phi3 phi3_v phi4mm phi4_multimodal phimoe starcoder2 ministral ministral3", _WINDOWED),
-    **_each("qwen2 qwen2_moe qwen2_vl qwen2_vl_text qwen2_5_vl qwen2_5_vl_text qwen2_5_omni_text qwen3 qwen3_moe", _QWEN),
+    **_each(
+        "qwen2 qwen2_moe qwen2_vl qwen2_vl_text qwen2_5_vl qwen2_5_vl_text qwen2_5_omni_text qwen3 qwen3_moe", _QWEN
+    ),
     **_each("dots1 smollm3 minicpmv minicpmo", _QWEN),
     **_each("gemma3_text gemma3", _GEMMA3),
     **_each("gemma4_text gemma4 gemma4_unified_text", _GEMMA4),
@@ -159,12 +166,19 @@ FAMILIES: Mapping[str, Family] = {
     **_each("openelm deci", Family(every(FULL), {FULL: full(heads.per_layer_lists)})),
     **_each("step3_text step3", Family(every(FULL), {FULL: full(heads.one_group)})),
     **_each("step3p5 step3p7", Family(listed(every(FULL)), softmax(heads.standard, heads.step_sliding))),
-    **_each("hunyuan hunyuan_v1_moe", Family(every(FULL), {FULL: full()}, ("cla_share_factor",), sharing.share_neighbours)),
+    **_each(
+        "hunyuan hunyuan_v1_moe", Family(every(FULL), {FULL: full()}, ("cla_share_factor",), sharing.share_neighbours)
+    ),
     **_each(
         "nemotron-nas nemotron_nas",
         Family(
             patterns.decilm_blocks,
-            {FULL: _decilm, SLIDING: _decilm, NO_OP: _nothing("no_op attention"), REPLACED: _nothing("linear replacement")},
+            {
+                FULL: _decilm,
+                SLIDING: _decilm,
+                NO_OP: _nothing("no_op attention"),
+                REPLACED: _nothing("linear replacement"),
+            },
         ),
     ),
     **_each(
@@ -175,10 +189,15 @@ FAMILIES: Mapping[str, Family] = {
             ("attention_chunk_size",),
         ),
     ),
-    **_each("minimax_m3_vl_text minimax_m3_vl minimax_m3 minimax_m3_sparse", Family(_sparse_types, {FULL: full(), _SPARSE: _block_sparse})),
+    **_each(
+        "minimax_m3_vl_text minimax_m3_vl minimax_m3 minimax_m3_sparse",
+        Family(_sparse_types, {FULL: full(), _SPARSE: _block_sparse}),
+    ),
     "minimax_m2": Family(every(FULL), {FULL: full()}, ("attn_type_list",)),
     **_each("minimax_m1 minimax_text_01 minimax_text01 minimax", _MINIMAX),
-    **_each("deepseek_v2 deepseek_v3 kimi_k2 glm4_moe_lite minicpm3 axk1 youtu sarvam_mla mistral4 pangu_ultra_moe", _MLA),
+    **_each(
+        "deepseek_v2 deepseek_v3 kimi_k2 glm4_moe_lite minicpm3 axk1 youtu sarvam_mla mistral4 pangu_ultra_moe", _MLA
+    ),
     **_each("deepseek_vl_v2 deepseek_vl2", _MLA),
     "longcat_flash": Family(every(FULL), {FULL: recurrent.beside(latent.mla, latent.mla)}, ("zero_expert_num",)),
     **_each("deepseek_v32 glm_moe_dsa axk2 hy_v4 mistral_large4_text", _DSA),
@@ -188,7 +207,10 @@ FAMILIES: Mapping[str, Family] = {
     **_each(
         "glm5_next_text glm5_next",
         Family(
-            renamed(listed(patterns.linear_attn_lists(0)), {FULL: latent.INDEXED, "deepseek_sparse_attention": latent.INDEXED}),
+            renamed(
+                listed(patterns.linear_attn_lists(0)),
+                {FULL: latent.INDEXED, "deepseek_sparse_attention": latent.INDEXED},
+            ),
             {latent.INDEXED: latent.sparse_mla, LINEAR: recurrent.kda},
         ),
     ),
@@ -217,7 +239,9 @@ FAMILIES: Mapping[str, Family] = {
     **_each("rwkv5 rwkv6 rwkv7", Family(every(LINEAR), {LINEAR: recurrent.rwkv})),
     **_each(
         "lfm2 lfm2_moe",
-        Family(listed(patterns.attention_indices("conv"), "full_attn_idxs"), {FULL: full(), "conv": recurrent.short_conv}),
+        Family(
+            listed(patterns.attention_indices("conv"), "full_attn_idxs"), {FULL: full(), "conv": recurrent.short_conv}
+        ),
     ),
     "lara_mini": Family(listed(every(FULL)), {**_LINEAR_GQA, LINEAR: recurrent.gated_deltanet}),
     "lfm3": Family(listed(every(FULL)), {**_LINEAR_GQA, "conv": recurrent.short_conv}),
@@ -236,4 +260,8 @@ def known_type(name: str) -> str | None:
     if name in FAMILIES:
         return name
     squashed = squash(name)
-    return _BY_SQUASHED.get(squashed) or _BY_SQUASHED.get(squashed.removesuffix("text")) or _BY_SQUASHED.get(squashed + "text")
+    return (
+        _BY_SQUASHED.get(squashed)
+        or _BY_SQUASHED.get(squashed.removesuffix("text"))
+        or _BY_SQUASHED.get(squashed + "text")
+    )

@@ -59,7 +59,11 @@ def native_names(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
     They are MLA, with an indexer where index_head_dim is there (DeepSeek-V3 and V3.2 repositories).
     """
-    if config.get("model_type") or config.get("architectures") or not {"dim", "n_layers", "kv_lora_rank"} <= config.keys():
+    if (
+        config.get("model_type")
+        or config.get("architectures")
+        or not {"dim", "n_layers", "kv_lora_rank"} <= config.keys()
+    ):
         return config
     model_type = "deepseek_v32" if config.get("index_head_dim") else "deepseek_v3"
     return {"model_type": model_type, **{_NATIVE.get(k, k): v for k, v in config.items() if k != "dtype"}}

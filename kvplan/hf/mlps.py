@@ -38,7 +38,7 @@ def _entry(fields: Fields, name: str, layer: int) -> int | None:
     widths = fields.value(name)
     if isinstance(widths, list) and layer < len(widths):
         return fields.overlaid({name: widths[layer]}).count(name)
-    return fields.size(name)
+    return fields.optional_size(name)
 
 
 def _moe(fields: Fields, _layer: int) -> Mlp | None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from kvplan.attention.compressed import CompressedAttention
 from kvplan.attention.mla import MultiHeadLatentAttention
 from kvplan.hf import patterns
 from kvplan.hf.fields import Fields
 from kvplan.hf.softmax import Layer
-
-from dataclasses import replace
 
 _COUNTS = ("num_nextn_predict_layers", "num_mtp_modules", "mtp_num_hidden_layers", "num_mtp_layers")
 
@@ -47,6 +46,16 @@ def _alone(layer: Layer) -> Layer:
     if isinstance(first, MultiHeadLatentAttention):
         return (replace(first, shares_index=False),)
     if isinstance(first, CompressedAttention):
-        return (replace(first, compress_ratio=0, compressor_overlap=False, owns_entries=True, index_head_dim=None,
-                        index_n_heads=None, index_topk=None, index_from_latent=False),)
+        return (
+            replace(
+                first,
+                compress_ratio=0,
+                compressor_overlap=False,
+                owns_entries=True,
+                index_head_dim=None,
+                index_n_heads=None,
+                index_topk=None,
+                index_from_latent=False,
+            ),
+        )
     return (first,)

@@ -131,7 +131,9 @@ def local_and_global(fields: Fields) -> list[str]:
     words = fields.sequence("attention_layers")
     if words is None:
         runs = fields.sequence("attention_types") or [[["global", "local"], layers // 2]]
-        if not all(isinstance(r, list) and len(r) == 2 and isinstance(r[0], list) and isinstance(r[1], int) for r in runs):
+        if not all(
+            isinstance(r, list) and len(r) == 2 and isinstance(r[0], list) and isinstance(r[1], int) for r in runs
+        ):
             raise fields.bad("attention_types", 'is not a list such as [[["global", "local"], 12]]')
         words = [word for names, times in runs for _ in range(min(times, layers)) for word in names]
     fields.explain("attention_types")

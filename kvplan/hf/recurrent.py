@@ -101,7 +101,9 @@ def kda(fields: Fields, _layer: int) -> Layer:
     section = fields.section("linear_attn_config")
     if section is None:
         heads, dim = fields.need_size("linear_num_heads"), fields.need_size("linear_head_dim")
-        return (KimiDeltaAttention(num_heads=heads, head_dim=dim, conv_kernel=fields.need_size("linear_conv_kernel_dim")),)
+        return (
+            KimiDeltaAttention(num_heads=heads, head_dim=dim, conv_kernel=fields.need_size("linear_conv_kernel_dim")),
+        )
     fields.explain("linear_num_heads", "linear_head_dim", "linear_conv_kernel_dim")
     section.explain("full_attn_layers", "kda_layers", "use_full_rank_gate", "gate_lower_bound")
     state = KimiDeltaAttention(

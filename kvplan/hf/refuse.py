@@ -37,8 +37,8 @@ _KNOWN_HARMLESS = frozenset(
         # an indexer's choices that change what is read, never what is stored
         "index_skip_topk_offset", "index_topk_freq", "index_topk_pattern", "index_share_for_mtp_iteration",
         "indexer_rope_interleave", "index_kpool_always_select_tail", "index_kpool_compress",
-        "expert_layer_period", "expert_layer_offset", "interleave_moe_layer_step", "num_mem_blocks", "decoder_sparse_step",
-        "num_beam_groups",
+        "expert_layer_period", "expert_layer_offset", "interleave_moe_layer_step", "num_mem_blocks",
+        "decoder_sparse_step", "num_beam_groups",
     )
 )  # fmt: skip
 _SUGGESTIVE = re.compile(
