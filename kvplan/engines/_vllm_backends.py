@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 from math import lcm
+from typing import Literal
 
-from kvplan.engines._vllm_formats import FP8_E4M3
+from kvplan.engines._vllm_formats import FP8_DS_MLA, FP8_E4M3, KvDtype
 from kvplan.errors import UnknownName, Unsupported
 
 DEFAULT_BLOCK_SIZE = 16
@@ -48,7 +49,8 @@ class Backend:
     """One backend. `blocks`: kernel block sizes; with `multiples`, every multiple of the first too.
 
     `kv_dtypes`: quantized ones that it reads, on the compute capabilities `quantized_on`. `dense`: it reads the model's
-    own dtype. `chosen`: it is picked by name only, never by default.
+    own dtype. `records`: which caches it keeps as `fp8_ds_mla`, whatever fp8 was asked for. `chosen`: it is picked by
+    name only, never by default.
     """
 
     name: str
@@ -64,11 +66,18 @@ class Backend:
     sinks_on: frozenset[int] = _ANY
     nope_head_dims: tuple[int, ...] = ()
     dcp: bool = True
+    records: Literal["none", "quantized", "all"] = "none"
     chosen: bool = False
 
     def takes(self, block_size: int) -> bool:
         """Whether blocks of this size can be split into its kernel blocks."""
         return any(block_size % b == 0 for b in self.blocks)
+
+    def stores(self, kv: KvDtype) -> KvDtype:
+        """The KV dtype that it makes of the one asked for."""
+        if kv.name == "nvfp4_ds_mla" or self.records == "none":
+            return kv
+        return FP8_DS_MLA if self.records == "all" or kv.quantized else kv
 
     def refuses(self, need: Need, block_size: int | None) -> str | None:
         """Why it cannot serve a layer, in vLLM's words; None where it can."""
@@ -121,17 +130,19 @@ _BACKENDS = (
     Backend(name="TRITON_MLA", blocks=(16,), kv_dtypes=FP8_E4M3, latent=True),
     Backend(name="FLASH_ATTN_MLA_SPARSE", blocks=(64,), on=_HOPPER, latent=True, sparse=True, dcp=False),
     Backend(name="FLASHMLA_SPARSE", blocks=(64,), on=_HOPPER | _BLACKWELL,
-            kv_dtypes=frozenset({"fp8", "fp8_ds_mla", "nvfp4_ds_mla"}), head_sizes=(576, 512), latent=True, sparse=True),
+            kv_dtypes=frozenset({"fp8", "fp8_ds_mla", "nvfp4_ds_mla"}), head_sizes=(576, 512), latent=True, sparse=True,
+            records="quantized"),
     Backend(name="FLASHINFER_MLA_SPARSE", blocks=(32,), on=_BLACKWELL, kv_dtypes=FP8_E4M3, head_sizes=(576, 512),
             latent=True, sparse=True, nope_head_dims=(128, 192)),
     Backend(name="FLASHINFER_MLA_SPARSE_SM120", blocks=(64,), on=frozenset({12}), kv_dtypes=FP8_E4M3 | {"fp8_ds_mla"},
-            head_sizes=(576, 512), latent=True, sparse=True),
+            head_sizes=(576, 512), latent=True, sparse=True, records="all"),
     Backend(name="FLASHINFER_MLA_SPARSE_SM90", blocks=(64,), on=_HOPPER, kv_dtypes=FP8_E4M3, head_sizes=(576, 512),
             latent=True, sparse=True),
 )  # fmt: skip
 BY_NAME = {b.name: b for b in _BACKENDS}
 INDEXER = Backend(name="DEEPSEEK_V32_INDEXER", blocks=(64,), multiples=False)
-COMPRESSED = Backend(name="DEEPSEEK_V4_SPARSE", blocks=(256,), multiples=False)
+COMPRESSED = Backend(name="FLASHMLA_SPARSE_DSV4", blocks=(256,), multiples=False, records="all")
+"""DeepSeek-V4's own; on desktop Blackwell FlashInfer's kernels read the same records."""
 DIFFERENT_VALUES = BY_NAME["FLASH_ATTN_DIFFKV"]
 _PLAIN = ("FLASH_ATTN", "FLASHINFER", "TRITON_ATTN", "FLEX_ATTENTION", "TURBOQUANT")
 _LATENT = ("FLASH_ATTN_MLA", "FLASHMLA", "FLASHINFER_MLA", "TRITON_MLA", "FLASH_ATTN_MLA_SPARSE", "FLASHMLA_SPARSE",
@@ -167,6 +178,23 @@ def choose(need: Need, asked: str | None, block_size: int | None) -> Backend:
         f"No valid attention backend found for compute capability {need.capability}, kv dtype {need.kv_dtype!r}, "
         f"head size {need.head_size}: {', '.join(reasons)}"
     )
+
+
+@lru_cache(maxsize=256)
+def compressed_backend(asked: str | None, kv: KvDtype, major: int, block_size: int | None) -> Backend:
+    """DeepSeek-V4's backend, which keeps `fp8_ds_mla` records in blocks of 256; what else it could be is refused."""
+    if asked in {"FLASHINFER_MLA_SPARSE", "FLASHINFER_MLA_SPARSE_SM120"}:
+        raise Unsupported(
+            f"{asked} is not a DeepSeek V4 attention backend. Use FLASHINFER_MLA_SPARSE_DSV4 for DeepSeek V4 FlashInfer "
+            "sparse MLA."
+        )
+    if asked == "FLASHINFER_MLA_SPARSE_DSV4" and major == 10:
+        raise Unsupported("vLLM: DeepSeek-V4 in the plain rows of FLASHINFER_MLA_SPARSE_DSV4 is not modelled")
+    if kv.quantized and not kv.name.startswith("fp8"):
+        raise Unsupported(f"DeepseekV4 fp8_ds_mla layout only supports fp8 kv-cache, got {kv.name}.")
+    if block_size not in {None, *COMPRESSED.blocks}:
+        raise Unsupported(f"vLLM: DeepSeek-V4 in blocks of {block_size} is not modelled; its kernels take 256")
+    return COMPRESSED
 
 
 def _asked(need: Need, asked: str, block_size: int | None) -> Backend:

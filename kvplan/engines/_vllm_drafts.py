@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from kvplan.attention.gqa import GroupedQueryAttention
 from kvplan.attention.mla import MultiHeadLatentAttention
-from kvplan.engines._vllm_geometry import Mixer
-from kvplan.engines._vllm_layers import has_cache, is_state
+from kvplan.engines._vllm_mixers import Mixer, has_cache, is_state, window_of
 from kvplan.errors import Unsupported
 
 if TYPE_CHECKING:
@@ -76,4 +75,4 @@ def _like_target(spec: ModelSpec, speculation: Speculation) -> Attention:
 def _is_full(attention: Attention) -> bool:
     if not isinstance(attention, GroupedQueryAttention):
         return False
-    return not (attention.sliding_window or attention.attention_chunk_size)
+    return not (window_of(attention) or attention.attention_chunk_size)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kvplan.engines._vllm_versions import Rules
 from kvplan.errors import UnknownName, Unsupported
-from kvplan.storage import FORMATS, TORCH_DTYPES, KvFormat, Storage
+from kvplan.storage import FORMATS, TORCH_DTYPES, KvFormat
 
 if TYPE_CHECKING:
     from kvplan.model import ModelSpec
@@ -49,6 +49,9 @@ class KvDtype:
         return self.name.startswith("turboquant_")
 
 
+FP8_DS_MLA = KvDtype("fp8_ds_mla", "fp8_ds_mla")
+
+
 def model_dtype(torch_dtype: str, asked: str, capability: tuple[int, int] | None) -> str:
     """The dtype that the model runs in: fp32 checkpoints run in bf16; GPUs before SM80 have no bf16."""
     name = TORCH_DTYPES[torch_dtype if asked == "auto" else asked].name
@@ -83,9 +86,8 @@ def asked_by_checkpoint(spec: ModelSpec, rules: Rules) -> str:
     return "fp8" if q.quant_method == "compressed-tensors" and spec.attention_family != "mla" else "auto"
 
 
-def state_formats(base: KvFormat, conv: Storage, recurrent: Storage) -> KvFormat:
-    """The same format with states stored as the engine keeps them."""
-    return base.with_roles(conv_state=conv, recurrent_state=recurrent)
-
-
-
+def knows_packing(backend: str, kv: KvDtype) -> bool:
+    """Whether a backend knows how this KV dtype is packed; fp8 needs no packing, others have one backend each."""
+    packers = {"nvfp4": "FLASHINFER", "turboquant": "TURBOQUANT", "int4": "TRITON_ATTN", "int8": "TRITON_ATTN"}
+    packer = packers.get(kv.name.split("_")[0]) or ("TRITON_ATTN" if kv.name == "fp8_per_token_head" else backend)
+    return packer == backend

@@ -1,8 +1,7 @@
-"""From attention kinds to the caches that vLLM registers for one layer on one rank.
+"""The caches that vLLM registers for one layer on one rank, as pages.
 
-Bytes come from the kind's own cache tensors and from `kvplan.storage`; what vLLM adds are pages, paddings and the
-caches that it keeps apart (indexer keys, DeepSeek-V4's windows and compressor states). Sources: `get_kv_cache_spec` of the
-layers and `layers/mamba/mamba_utils.py` (0.33).
+Beside K and V or a latent, vLLM keeps indexer keys apart, pads pages among siblings, and lets windows pick blocks of
+their own. Sources: `get_kv_cache_spec` of the layers (0.33).
 """
 
 from __future__ import annotations
@@ -11,46 +10,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from kvplan.arith import cdiv, round_up
+from kvplan.arith import cdiv
 from kvplan.attention.compressed import CompressedAttention
 from kvplan.attention.cross import CrossAttention
 from kvplan.attention.gqa import GroupedQueryAttention
-from kvplan.attention.linear import GatedDeltaNet, KimiDeltaAttention, LightningAttention, Rwkv
 from kvplan.attention.mamba import Mamba2
 from kvplan.attention.mla import MultiHeadLatentAttention
-from kvplan.attention.none import NoCache, SharedCache
+from kvplan.engines._vllm_compressed import compressed
+from kvplan.engines._vllm_mixers import is_state, window_of
 from kvplan.engines._vllm_pages import PageSpec
+from kvplan.engines._vllm_sizes import Rank, checkpoint_tokens, role_bytes, state_page_bytes, token_bytes
 from kvplan.errors import Unsupported
-from kvplan.storage import FP32
 
 if TYPE_CHECKING:
     from kvplan.attention import Attention
-    from kvplan.cache import CacheTensor
     from kvplan.engines._vllm_backends import Backend
     from kvplan.engines._vllm_formats import KvDtype
-    from kvplan.engines._vllm_versions import Rules
-    from kvplan.storage import Role, Storage
 
-V4_BLOCK, V4_WINDOW_BLOCK = 256, 64
-_V4_STATE_BLOCKS = {4: 4, 128: 8}
-_V4_ALIGN_BYTES = 576
-_FP8_DS_MLA_SPARSE = frozenset({"FLASHMLA_SPARSE", "FLASHINFER_MLA_SPARSE_SM120"})
 _ROW_ALIGNED = {"FLASH_ATTN_MLA_SPARSE": 1, "FLASHMLA_SPARSE": 1, "FLASHINFER_MLA_SPARSE": 32, "FLASHINFER_MLA_SPARSE_SM90": 64}
 """Sparse kernels read the cache as rows, in pages of so many rows."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rank:
-    """What sizes a layer's cache on one rank: release, ranks that share heads, dtypes, drafted tokens, state mode."""
-
-    rules: Rules
-    major: int
-    tp: int
-    own: KvDtype
-    conv: Storage
-    recurrent: Storage | None
-    drafts: int
-    state_mode: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,79 +47,12 @@ class Cut:
     shared_page_bytes: int = 0
 
 
-def is_state(attention: Attention) -> bool:
-    """Whether its cache is a recurrent state, which vLLM keeps one to a block."""
-    return attention.family == "recurrent"
-
-
-def has_cache(attention: Attention) -> bool:
-    """Whether vLLM registers a cache for it at all."""
-    return not isinstance(attention, NoCache | SharedCache)
-
-
-def _bytes(tensors: tuple[CacheTensor, ...], kv: KvDtype, tp: int, *roles: Role) -> int:
-    return sum(t.bytes_per_slot(kv.format, tp) for t in tensors if t.role in roles)
-
-
-def token_bytes(attention: Attention, kv: KvDtype, rank: Rank) -> int:
-    """Bytes of one token of attention (not of an indexer) on this rank: K and V, or the latent with its rotary key."""
-    tensors = attention.tensors()
-    if isinstance(attention, MultiHeadLatentAttention):
-        return _latent_bytes(attention, kv, rank)
-    if kv.even_slots:
-        heads = cdiv(tensors[0].heads, rank.tp)
-        return heads * round_up(_bytes(tensors, kv, tensors[0].heads, "k", "v"), 2)
-    return _bytes(tensors, kv, rank.tp, "k", "v")
-
-
-def _latent_bytes(attention: MultiHeadLatentAttention, kv: KvDtype, rank: Rank) -> int:
-    if rank.rules.mla_cache == "padded heads":
-        return 2 * cdiv(attention.num_attention_heads, rank.tp) * kv.format.default.vector_bytes(256)
-    own = _bytes(attention.tensors(), kv, rank.tp, "latent", "rope")
-    return round_up(own, 256) if rank.rules.mla_cache == "latent, rows of 256 B" else own
-
-
-def stored_kv(attention: Attention, kv: KvDtype, backend: Backend | None, sparse_ds_mla: KvDtype) -> KvDtype:
-    """The KV dtype that a sparse backend makes of the one asked for: FlashMLA keeps every fp8 as `fp8_ds_mla`."""
-    if not isinstance(attention, MultiHeadLatentAttention) or backend is None or backend.name not in _FP8_DS_MLA_SPARSE:
-        return kv
-    quantized = kv.quantized or backend.name.endswith("SM120")
-    return sparse_ds_mla if quantized and kv.name != "nvfp4_ds_mla" else kv
-
-
-def state_page_bytes(attention: Attention, rank: Rank) -> int:
-    """A layer's whole recurrent state on this rank; drafted tokens add columns to its convolution."""
-    if isinstance(attention, Rwkv):
-        raise Unsupported(f"vLLM {rank.rules.release[0]}.{rank.rules.release[1]} runs no RWKV models")
-    recurrent = rank.recurrent or (FP32 if isinstance(attention, KimiDeltaAttention) else rank.conv)
-    total = 0
-    for tensor in attention.tensors():
-        elements = cdiv(tensor.heads, rank.tp) * tensor.dim
-        if tensor.role == "conv_state":
-            columns = getattr(attention, "conv_kernel") - 1  # noqa: B009
-            total += rank.conv.vector_bytes(elements // columns * (columns + rank.drafts))
-        else:
-            total += (rank.conv if isinstance(attention, LightningAttention) else recurrent).vector_bytes(elements)
-    return total
-
-
-def checkpoint_tokens(attention: Attention, rank: Rank) -> int:
-    """Tokens between the states that a prefill can export midway: FlashInfer's GDN kernel, where vLLM picks it; else 1.
-
-    Hopper, and data-centre or desktop Blackwell with keys of 128 (`_resolve_gdn_prefill_backend`).
-    """
-    if not (rank.rules.gdn_checkpoint and rank.state_mode == "align" and isinstance(attention, GatedDeltaNet)):
-        return 1
-    flashinfer = rank.major == 9 or (rank.major in {10, 12} and attention.key_head_dim == 128)
-    return 64 if flashinfer else 1
-
-
 def caches(attention: Attention, cut: Cut, rank: Rank) -> Iterator[tuple[str, PageSpec]]:
     """(suffix of its name, pages) of every cache that one layer registers, in the order in which it does."""
     if is_state(attention):
         yield "mamba", _state(attention, cut, rank)
     elif isinstance(attention, CompressedAttention):
-        yield from _compressed(attention, cut, rank)
+        yield from compressed(attention, cut.kv)
     elif isinstance(attention, MultiHeadLatentAttention):
         if attention.index_head_dim and not attention.shares_index:
             yield "indexer.k_cache", _indexer(attention, cut, rank)
@@ -185,11 +96,12 @@ def _grouped(attention: GroupedQueryAttention, cut: Cut, rank: Rank) -> PageSpec
     if attention.index_head_dim:
         raise Unsupported("vLLM: the index cache of block-sparse GQA (MiniMax-M3) is not modelled; use its dense sibling")
     pages = _heads(attention, cut, rank)
-    if attention.sliding_window:
+    window = window_of(attention)
+    if window:
         return replace(
             pages,
             growth="sliding",
-            bound=attention.sliding_window,
+            bound=window,
             block_size=_window_block(pages, cut, rank),
             padded_bytes=cut.shared_page_bytes,
         )
@@ -229,42 +141,5 @@ def _latent(attention: MultiHeadLatentAttention, cut: Cut, rank: Rank) -> PageSp
 def _indexer(attention: MultiHeadLatentAttention, cut: Cut, rank: Rank) -> PageSpec:
     if attention.index_pool > 1:
         raise Unsupported("vLLM: the pooled index cache of GLM-5.3-Flash is not modelled")
-    size = _bytes(attention.tensors(), cut.kv, rank.tp, "index_k")
+    size = role_bytes(attention.tensors(), cut.kv, rank.tp, "index_k")
     return PageSpec(growth="full", block_size=cut.block_size, state_bytes=size, latent=True, geometry=("index",))
-
-
-def _compressed(attention: CompressedAttention, cut: Cut, rank: Rank) -> Iterator[tuple[str, PageSpec]]:
-    """DeepSeek-V4: a window of records, and where a layer compresses, its records, its state, and an indexer's two."""
-    ratio = attention.compress_ratio
-    if not attention.owns_entries or ratio not in {0, 1, *_V4_STATE_BLOCKS}:
-        raise Unsupported(f"vLLM: the cache of layers compressed by {ratio} (DeepSeek-V4.1) is not modelled")
-    record, *rest = _records(attention, cut.kv)
-    base = PageSpec(growth="full", block_size=V4_BLOCK, state_bytes=record, latent=True, align_bytes=_V4_ALIGN_BYTES)
-    window = replace(base, growth="sliding", block_size=V4_WINDOW_BLOCK, bound=attention.sliding_window)
-    yield "swa_cache", replace(window, geometry=(attention.head_dim,))
-    if ratio <= 1:
-        return
-    state = replace(
-        window,
-        block_size=_V4_STATE_BLOCKS[ratio],
-        bound=ratio * (1 + attention.compressor_overlap),
-    )
-    packed = replace(base, tokens_per_state=ratio, kernel_block=V4_BLOCK)
-    if attention.index_head_dim:
-        index_bytes, index_state = rest[1:]
-        yield "indexer.k_cache", replace(packed, state_bytes=index_bytes, geometry=("index",))
-        yield "indexer.state_cache", replace(state, state_bytes=index_state, geometry=("index state",))
-    yield "attn", replace(packed, geometry=(attention.head_dim,))
-    yield "compressor.state_cache", replace(state, state_bytes=rest[0], geometry=("state",))
-
-
-def _records(attention: CompressedAttention, kv: KvDtype) -> list[int]:
-    """Bytes of one window record, of one compressor state, of one index key, of one index state, as far as there are."""
-    record, parts = 0, []
-    for tensor in attention.tensors():
-        size = tensor.bytes_per_slot(kv.format)
-        if tensor.role in ("entry", "entry_rope"):
-            record += size
-        else:
-            parts.append(size)
-    return [record // (2 if parts else 1), *parts]

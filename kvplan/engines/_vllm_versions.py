@@ -60,6 +60,13 @@ class Rules:
     gb10_small_batch: bool = False
     gpu_memory_utilization: float = 0.9
     cuda_graphs_deducted: bool = False
+    refines_fp8_experts: bool = False
+    sequence_ranks: Literal["none", "attention", "beside states"] = "none"
+
+    @property
+    def version(self) -> str:
+        """`0.33`."""
+        return f"{self.release[0]}.{self.release[1]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +88,7 @@ CHANGES = (
     Change("printed_tokens", "blocks per group", "0.9", "0.8.5"),
     Change("concurrency", "bytes", "0.9", "0.8.5"),
     Change("a100_small_batch", True, "0.9", "0.8.5"),
+    Change("sequence_ranks", "attention", "0.10", "0.9.2"),
     Change("groups_over_stages", True, "0.11", "0.10.2"),
     Change("mixed_pages_in_one_group", True, "0.11", "0.10.2"),
     Change("scales_small_pages", True, "0.12", "0.11.2"),
@@ -115,6 +123,8 @@ CHANGES = (
     Change("null_block_in_fit", True, "0.29", "0.28.0"),
     Change("full_group_first", False, "0.29", "0.28.0"),
     Change("async_pipeline", "always", "0.29", "0.28.0"),
+    Change("refines_fp8_experts", True, "0.29", "0.28.0"),
+    Change("sequence_ranks", "beside states", "0.31", "0.30.0"),
     Change("mamba2_checkpoint", True, "0.32", "0.31.0"),
     Change("mamba_all", "refused", "0.32", "0.31.0"),
     Change("glm_dsa_fp8_on_sm100", True, "0.32", "0.31.0"),

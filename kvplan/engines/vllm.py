@@ -14,9 +14,11 @@ from kvplan.engines._vllm_checks import check
 from kvplan.engines._vllm_drafts import assumed, draft_mixers, retained_tokens
 from kvplan.engines._vllm_flags import flags
 from kvplan.engines._vllm_formats import KvDtype, asked_by_checkpoint, kv_dtype, model_dtype
-from kvplan.engines._vllm_geometry import Geometry, Mixer, Recipe, Same, geometry, mixers_of
+from kvplan.engines._vllm_geometry import Geometry, geometry
 from kvplan.engines._vllm_layout import VllmLayout
+from kvplan.engines._vllm_mixers import Mixer, Same, mixers_of
 from kvplan.engines._vllm_pages import InFlight, blocks_of
+from kvplan.engines._vllm_recipe import Recipe
 from kvplan.engines._vllm_settings import batch, state_mode
 from kvplan.engines._vllm_versions import NEWEST, Rules, default_utilization, rules
 from kvplan.errors import BadInput
