@@ -26,7 +26,7 @@ TIERS: dict[str, int] = {
     "weights": 6, "compare": 6,
     "engines": 7, "roofline": 7,
     "plan": 8,
-    "sweep": 9, "remedies": 9, "recommend": 9, "checklist": 9, "logs": 9, "reconcile": 10,
+    "sweep": 9, "remedies": 9, "recommend": 9, "checks": 9, "overheads": 4, "logs": 9, "reconcile": 10,
     # The borders.
     "gpu_local": 5, "hf": 6, "catalog": 7, "validate": 9,
     # What people see.
@@ -144,6 +144,6 @@ def test_every_verb_registers_one_command() -> None:
 
 def test_every_format_renders() -> None:
     """Each module of kvplan.formats that is a format exports `render`."""
-    from kvplan.formats import format_names
+    from kvplan.formats import names
 
-    assert {"table", "markdown", "html", "json", "csv"} <= set(format_names())
+    assert {"table", "markdown", "html", "json", "csv"} <= set(names())

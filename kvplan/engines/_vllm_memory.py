@@ -29,7 +29,7 @@ def budget(deployment: Deployment, layout: Layout, given_bytes: Mapping[str, int
     d, total = deployment, deployment.gpu.memory_bytes
     share = d.memory_fraction if d.memory_fraction is not None else default_utilization(version)
     lines = [weights(d), non_torch(d), activation(d, layout, version)]
-    beside = []
+    beside: list[Line] = []
     if not d.engine_args.get("enforce_eager"):
         graphs = cuda_graphs(d)
         (lines if version >= (0, 21) else beside).append(graphs)

@@ -55,7 +55,7 @@ def write(document: Document, name: str | None, output: Path | None, *, stream: 
     """
     chosen = _named(name) if name else _of_suffix(output) if output else _named(_DEFAULT)
     if output:
-        _output.to_file(chosen.render(document, Screen.of(None)).encode(), output)
+        _output.to_file(chosen.render(document, Screen.of(None)).encode(errors="replace"), output)
     else:
         stream = stream or sys.stdout
         _output.to_stream(chosen.render(document, Screen.of(stream)), stream)

@@ -15,8 +15,8 @@ from kvplan.hf.windows import FULL
 
 CROSS = "cross_attention"
 _ENCODER = (
-    "encoder_layers", "encoder_attention_heads", "num_hidden_layers", "num_attention_heads", "max_source_positions",
-    "use_bottleneck_adapter", "share_encoder_decoder_embeddings",
+    "encoder_layers", "encoder_attention_heads", "num_hidden_layers", "num_layers", "num_attention_heads",
+    "max_source_positions", "use_bottleneck_adapter", "share_encoder_decoder_embeddings",
 )  # fmt: skip
 _T5_TOKENS = 512
 """T5's tokenizer and training length where the file states no n_positions; its relative positions set no bound."""

@@ -14,6 +14,15 @@ from kvplan.errors import BadInput
 from kvplan.hf.names import LARGEST, LARGEST_OTHER, SPELLINGS
 
 _SHOWN = 60
+_BY_LAYER = (
+    "head_dim",
+    "num_key_value_heads",
+    "num_attention_heads",
+    "v_head_dim",
+    "sliding_window",
+    "intermediate_size",
+)
+"""What `per_layer_config` may replace."""
 _NOTED = ("sliding_window",)
 """Meanings whose other spellings are worth a remark: packagers rename this one."""
 
@@ -213,7 +222,10 @@ class Fields:
         """One layer's view: transformers 5 writes what differs by layer into `per_layer_config`."""
         by_layer = self.section("per_layer_config")
         values = by_layer.section(str(layer)) if by_layer is not None else None
-        return self if values is None else self.overlaid(values.raw)
+        if values is None:
+            return self
+        values.explain(*_BY_LAYER)
+        return self.overlaid(values.raw)
 
     def section(self, name: str) -> Fields | None:
         """A nested object under its own name, remembered so that its unread keys count too."""

@@ -64,7 +64,7 @@ def spec_from_config(
         mtp=_mtp_groups(fields, layers),
         notes=tuple(fields.notes),  # the last argument: it is read after all that add to it
     )
-    if fields.raw.get("use_bidirectional_attention") is True:
+    if fields.raw.get("use_bidirectional_attention") is True and not path:
         raise fields.bad("use_bidirectional_attention", "makes an encoder of it: it keeps no KV cache")
     refuse_unexplained(fields, identity.model_type)
     return spec

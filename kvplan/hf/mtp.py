@@ -20,6 +20,7 @@ def mtp_layers(fields: Fields, layers: Sequence[Layer]) -> list[Layer]:
     An indexed layer has an indexer of its own there (index_share_for_mtp_iteration reuses it between iterations only);
     DeepSeek-V4's module keeps the window alone. `mtp_hybrid_override_pattern` spells a Nemotron-H module.
     """
+    fields.explain("mtp_layers_block_type", "mtp_hybrid_override_pattern", "mtp_layer_types", "mtp_mlp_layer_types")
     modules = next((n for key in _COUNTS if (n := fields.count(key, least=0))), 0)
     attending = next((a for a in reversed(layers) if _attends(a)), None)
     if not modules or attending is None:

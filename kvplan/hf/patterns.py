@@ -83,16 +83,17 @@ def zamba_blocks(fields: Fields) -> list[str]:
     return [LINEAR, LINEAR, HYBRID, *rest]
 
 
-def marked(key: str, one: str, zero: str) -> Types:
+def marked(key: str, one: str, zero: str, *, section: str | None = None) -> Types:
     """A list of 0 and 1 by layer: MiniMax `attn_type_list` (1 softmax), MiMo `hybrid_layer_pattern` (1 sliding)."""
 
     def rule(fields: Fields) -> list[str]:
         layers = fields.need_size("num_hidden_layers")
-        flags = fields.sequence(key)
+        at = (fields.section(section) if section else None) or fields
+        flags = at.sequence(key)
         if flags is None:
-            raise fields.bad(key, "is missing; nothing else says which layers are which")
+            raise at.bad(key, "is missing; nothing else says which layers are which")
         if len(flags) < layers or not all(f in (0, 1) for f in flags):
-            raise fields.bad(key, f"is not a list of {layers} zeros and ones")
+            raise at.bad(key, f"is not a list of {layers} zeros and ones")
         return [one if f else zero for f in flags[:layers]]
 
     return rule

@@ -19,8 +19,9 @@ _KV_ALGORITHMS = {"fp8": "fp8", "nvfp4": "nvfp4", "int8": "int8", "none": "none"
 _KV_KEYS = ("kv_cache_scheme", "kv_cache_quant_algo")
 _METHODS = {"fbgemm_fp8": "fp8", "modelopt_fp4": "nvfp4", "mxfp4": "mxfp4", "bitsandbytes": "int8", "modelopt": None}
 _ALGORITHMS = {
-    "fp8": "fp8", "fp8_pb_wo": "fp8_block", "fp8_per_channel_per_token": "fp8", "nvfp4": "nvfp4", "nvfp4_awq": "nvfp4",
-    "w4a16_nvfp4": "nvfp4", "mxfp8": "mxfp8", "mxfp4": "mxfp4", "w4a16_awq": "int4", "w4a8_awq": "int4", "int8_sq": "int8",
+    "fp8": "fp8", "fp8_pb_wo": "fp8_block", "fp8_per_channel_per_token": "fp8", "nvfp4": "nvfp4",
+    "nvfp4_awq": "nvfp4", "w4a16_nvfp4": "nvfp4", "mxfp8": "mxfp8", "mxfp4": "mxfp4", "w4a16_awq": "int4",
+    "w4a8_awq": "int4", "int8_sq": "int8",
 }  # fmt: skip
 _EXPERT_DTYPES = {"fp4": "mxfp4", "nvfp4": "nvfp4"}
 """DeepSeek-V4's fp4 experts are e2m1 with one 8-bit exponent for 32 elements (vLLM reads them as MXFP4)."""

@@ -13,24 +13,24 @@ from kvplan.hf.heads import standard
 from kvplan.hf.softmax import Layer, Maker
 
 
-def _either(fields: Fields, *names: str, default: int | None = None) -> int:
+def _either(fields: Fields, *names: str) -> int:
     """The first of several names that the file uses; the last is the one an error asks for."""
     for name in names:
-        value = fields.size(name)
+        value = fields.count(name)
         if value is not None:
             return value
-    return fields.need(names[-1]) if default is None else default
+    return fields.need(names[-1])
 
 
 def mamba1_expanded(fields: Fields, _layer: int) -> Layer:
     """Jamba, Zamba: d_inner = mamba_expand x hidden_size; `intermediate_size` is the MLP's."""
     fields.explain("n_mamba_heads")
-    inner = _either(fields, "mamba_expand", default=2) * fields.need_size("hidden_size")
+    inner = fields.need("mamba_expand") * fields.need_size("hidden_size")
     rank = fields.value("mamba_dt_rank")
     state = Mamba1(
         intermediate_size=inner,
-        state_size=_either(fields, "mamba_d_state", default=16),
-        conv_kernel=_either(fields, "mamba_d_conv", default=4),
+        state_size=fields.need("mamba_d_state"),
+        conv_kernel=fields.need("mamba_d_conv"),
         time_step_rank=None if rank == "auto" else fields.count("mamba_dt_rank"),
     )
     return (state,)
@@ -55,7 +55,7 @@ def mamba2_pure(fields: Fields, _layer: int) -> Layer:
         num_heads=fields.need("num_heads"),
         head_dim=fields.need("head_dim"),
         state_size=fields.need("state_size"),
-        n_groups=_either(fields, "n_groups", default=1),
+        n_groups=fields.need("n_groups"),
         conv_kernel=fields.need("conv_kernel"),
     )
     return (state,)
@@ -69,7 +69,7 @@ def mamba2(fields: Fields, _layer: int) -> Layer:
         num_heads=heads,
         head_dim=_mamba_head_dim(fields, heads),
         state_size=_either(fields, "ssm_state_size", "mamba_d_state"),
-        n_groups=_either(fields, "mamba_ngroups", "mamba_n_groups", "n_groups", default=1),
+        n_groups=_either(fields, "mamba_ngroups", "mamba_n_groups", "n_groups"),
         conv_kernel=_either(fields, "conv_kernel", "mamba_d_conv"),
     )
     return (state,)
@@ -127,9 +127,11 @@ def short_conv(fields: Fields, _layer: int) -> Layer:
 
 
 def rwkv(fields: Fields, _layer: int) -> Layer:
-    """RWKV-5 to 7: heads = attention_hidden_size / head_size."""
+    """RWKV-5 to 7: heads = attention_hidden_size / head_size. Variants that expand keys have another state."""
+    if fields.has("expand_k"):
+        raise fields.bad("expand_k", "gives keys a width of their own, which no rule of RWKV explains")
     hidden = fields.need_size("hidden_size")
-    size = _either(fields, "head_size", "head_dim", default=64)
+    size = _either(fields, "head_size", "head_dim")
     width = fields.count("attention_hidden_size") or hidden
     fields.explain("num_attention_heads", "num_heads", "head_size_divisor")
     return (Rwkv(num_heads=width // size, head_size=size, hidden_size=hidden),)

@@ -13,7 +13,10 @@ from kvplan.hf.softmax import Layer
 
 def share_last(fields: Fields, types: Sequence[str], layers: Sequence[Layer]) -> list[Layer]:
     """Gemma-3n and 4: the last `num_kv_shared_layers` read the last storing layer of their own type."""
-    shared = fields.optional_size("num_kv_shared_layers", least=0) or 0
+    shared = fields.optional_size("num_kv_shared_layers", least=0)
+    if shared is None and "num_kv_shared_layers" in fields.defaults:
+        raise fields.bad("num_kv_shared_layers", "is no number of layers")
+    shared = shared or 0
     first = len(layers) - shared
     if first <= 0:
         raise fields.bad("num_kv_shared_layers", f"leaves no layer of {len(layers)} that stores")

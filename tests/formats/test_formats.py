@@ -84,7 +84,7 @@ def test_the_same_document_gives_the_same_text(name: str, report: Document) -> N
     assert formats.render(report, name) == formats.render(report, name)
 
 
-def test_an_unknown_format_names_the_known_ones(compare: Document) -> None:
+def test_an_unknown_names_the_known_ones(compare: Document) -> None:
     with pytest.raises(UnknownName, match="unknown format 'jsn'; did you mean json"):
         formats.render(compare, "jsn")
 

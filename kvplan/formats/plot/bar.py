@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 _WIDE_ENOUGH = 0.14
 """Share of the axis from which a part has room for its size."""
 
+_LEGEND = 84
+"""Characters in a line of the legend; each name has a patch before it and a gap behind it, 8 together."""
+
 
 @dataclass(frozen=True, slots=True)
 class StackedBar:
@@ -41,7 +44,8 @@ class StackedBar:
         axes.grid(visible=False, axis="y")
         dress(axes.xaxis, self.x)
         patches = [axes.barh(0, 0, **_fill(look), label=label) for label, look in looks.items()]
-        axes.figure.legend(handles=patches, loc="outside lower left", ncols=4)
+        longest = max(map(len, looks), default=0)
+        axes.figure.legend(handles=patches, loc="outside lower left", ncols=max(1, _LEGEND // (longest + 8)))
 
     def _bar(self, axes: Axes, row: int, parts: Sequence[tuple[str, float]], looks: dict[str, Look]) -> None:
         start = 0.0

@@ -103,6 +103,15 @@ def test_a_point_without_a_value_is_left_out() -> None:
     assert len(markers) == 3
 
 
+def test_long_names_of_parts_stay_within_the_picture() -> None:
+    parts = [(f"a long name of what part {number} of the memory is", GIB) for number in range(6)]
+    drawn = plot.figure(StackedBar("t", Axis("Memory", "bytes"), [("model", parts)]))
+
+    assert drawn
+    starts = [float(x) for x in re.findall(r'<text [^>]*? x="([^"]*)"', drawn.svg)]
+    assert all(0 <= start <= 518 - 6 * len(parts[0][0]) for start in starts[-6:])
+
+
 def test_a_series_without_any_value_is_left_out() -> None:
     chart = LineChart("t", Axis("x"), Axis("y"), [("gone", [1, 2], [None, None]), ("there", [1, 2], [3, 4])])
     drawn = plot.figure(chart)
