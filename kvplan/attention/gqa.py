@@ -24,8 +24,8 @@ class GroupedQueryAttention:
     `index_head_dim`: one extra index key per token of block-sparse attention (MiniMax-M3); sparsity shrinks reads,
     never the cache.
 
-    Of the weights: `qkv_bias`, `o_bias`; `qk_norm` on each head's Q and K, or over all heads at once; `output_gate`: the
-    query projection also yields a gate (Qwen3-Next); `sinks`: one learned logit per head (gpt-oss);
+    Of the weights: `qkv_bias`, `o_bias`; `qk_norm` on each head's Q and K, or over all heads at once; `output_gate`:
+    the query projection also yields a gate (Qwen3-Next); `sinks`: one learned logit per head (gpt-oss);
     `k_is_v`: one projection serves K and V (Gemma 4).
     """
 

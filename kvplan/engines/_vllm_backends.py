@@ -159,8 +159,9 @@ def _priorities(need: Need) -> Sequence[str]:
         return _LATENT
     # Above 16 heads FlashMLA wastes no padding and is preferred for unquantized caches.
     flashinfer_first = need.kv_dtype != "auto" or need.heads <= 16
-    sparse = ("FLASHINFER_MLA_SPARSE", "FLASHMLA_SPARSE") if flashinfer_first else ("FLASHMLA_SPARSE", "FLASHINFER_MLA_SPARSE")
-    return ("FLASHINFER_MLA", "CUTLASS_MLA", "FLASH_ATTN_MLA", "FLASHMLA", "TRITON_MLA", *sparse)
+    sparse = ("FLASHINFER_MLA_SPARSE", "FLASHMLA_SPARSE")
+    dense = ("FLASHINFER_MLA", "CUTLASS_MLA", "FLASH_ATTN_MLA", "FLASHMLA", "TRITON_MLA")
+    return (*dense, *(sparse if flashinfer_first else reversed(sparse)))
 
 
 @lru_cache(maxsize=1024)
@@ -185,8 +186,8 @@ def compressed_backend(asked: str | None, kv: KvDtype, major: int, block_size: i
     """DeepSeek-V4's backend, which keeps `fp8_ds_mla` records in blocks of 256; what else it could be is refused."""
     if asked in {"FLASHINFER_MLA_SPARSE", "FLASHINFER_MLA_SPARSE_SM120"}:
         raise Unsupported(
-            f"{asked} is not a DeepSeek V4 attention backend. Use FLASHINFER_MLA_SPARSE_DSV4 for DeepSeek V4 FlashInfer "
-            "sparse MLA."
+            f"{asked} is not a DeepSeek V4 attention backend. Use FLASHINFER_MLA_SPARSE_DSV4 for DeepSeek V4 FlashInfer"
+            " sparse MLA."
         )
     if asked == "FLASHINFER_MLA_SPARSE_DSV4" and major == 10:
         raise Unsupported("vLLM: DeepSeek-V4 in the plain rows of FLASHINFER_MLA_SPARSE_DSV4 is not modelled")
@@ -209,15 +210,15 @@ def _asked(need: Need, asked: str, block_size: int | None) -> Backend:
 def _for_this(backend: Backend, need: Need, block_size: int | None) -> Backend:
     """The same backend with the kernel blocks of the kernel that serves this layer.
 
-    On data-centre Blackwell FlashInfer's grouped heads also run in large pages, and FlashAttention 4 has a kernel of its
-    own for heads of 256, in pages of 128.
+    On data-centre Blackwell FlashInfer's grouped heads also run in large pages, and FlashAttention 4 has a kernel of
+    its own for heads of 256, in pages of 128.
     """
     if need.major != 10:
         return backend
     if backend.name == "FLASHINFER" and need.grouped:
         return replace(backend, blocks=(*backend.blocks, 128, 256, 512, 1024))
-    pages_of_128 = need.head_size == 256 and need.kv_dtype == "auto" and need.dcp == 1 and (block_size or 128) % 128 == 0
-    if backend.name == "FLASH_ATTN" and pages_of_128 and not need.sinks:
+    plain = need.kv_dtype == "auto" and need.dcp == 1 and not need.sinks
+    if backend.name == "FLASH_ATTN" and need.head_size == 256 and plain and (block_size or 128) % 128 == 0:
         return replace(backend, blocks=(128,), multiples=False)
     return backend
 

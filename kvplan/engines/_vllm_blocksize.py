@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """What decides a block size: `token_bytes` of one attention layer in the KV dtype, `own_token_bytes` in the model's.
+    """What decides a block size: `token_bytes` of one attention layer in the KV dtype, `own_token_bytes` in its own.
 
     `first_token_bytes`: a quantized token as the backend of the first layer sizes it, which knows only its own packing.
     `state_bytes`: the largest recurrent state, 0 without one. `latent`: whether attention is MLA. `checkpoint_tokens`:
@@ -48,7 +48,14 @@ class BlockChoice:
 
 
 def choose_block(
-    backends: Sequence[Backend], asked: int | None, sizes: Sizes, rules: Rules, *, major: int, state_mode: str, skips: bool
+    backends: Sequence[Backend],
+    asked: int | None,
+    sizes: Sizes,
+    rules: Rules,
+    *,
+    major: int,
+    state_mode: str,
+    skips: bool,
 ) -> BlockChoice:
     """The block size of one model on one rank."""
     preferred = block = _forced(asked or _of_backends(backends, rules), sizes, rules, major)

@@ -41,7 +41,8 @@ def _reasons(spec: ModelSpec, parallel: Parallelism, kv: KvDtype, rules: Rules) 
     if kv.name.startswith("nvfp4") and kv.name != "nvfp4_ds_mla" and any(a.family == "mla" for a in attentions):
         yield (
             "nvfp4 KV cache is not supported with MLA (Multi-head Latent Attention) backends. Please use a different "
-            "--kv-cache-dtype (e.g., 'fp8', 'auto', or 'nvfp4_ds_mla' with a sparse MLA backend) for MLA models such as DeepSeek."
+            "--kv-cache-dtype (e.g., 'fp8', 'auto', or 'nvfp4_ds_mla' with a sparse MLA backend) for MLA models such "
+            "as DeepSeek."
         )
     if parallel.dcp > 1:
         yield from _divided_sequence(attentions, parallel, rules)
@@ -72,17 +73,20 @@ def _copied_heads(attention: GroupedQueryAttention, tp: int, dcp: int) -> Iterat
     kv_heads = attention.num_key_value_heads
     if tp <= kv_heads:
         yield (
-            f"Decode context parallelism for GQA/MQA requires `--tensor-parallel-size` ({tp}) to be greater than the model's "
-            f"total number of KV heads ({kv_heads}). Increase `--tensor-parallel-size` or set `--decode-context-parallel-size 1`."
+            f"Decode context parallelism for GQA/MQA requires `--tensor-parallel-size` ({tp}) to be greater than the "
+            f"model's total number of KV heads ({kv_heads}). Increase `--tensor-parallel-size` or set "
+            "`--decode-context-parallel-size 1`."
         )
     elif dcp > tp // kv_heads:
         yield (
             f"`--decode-context-parallel-size` ({dcp}) exceeds the maximum supported value ({tp // kv_heads}) for "
             f"`--tensor-parallel-size` ({tp}) and {kv_heads} model KV heads."
         )
-    elif (attention.num_attention_heads // kv_heads) % dcp:
+        return
+    per_head = attention.num_attention_heads // kv_heads
+    if per_head % dcp:
         yield (
-            f"The model's number of query heads per KV head ({attention.num_attention_heads // kv_heads}) must be divisible by "
+            f"The model's number of query heads per KV head ({per_head}) must be divisible by "
             f"`--decode-context-parallel-size` ({dcp}) for GQA/MQA."
         )
 
@@ -102,7 +106,8 @@ def _shared_out(attention: Attention, tp: int) -> Iterator[str]:
     if isinstance(attention, GroupedQueryAttention):
         kv_heads = attention.num_key_value_heads
         if kv_heads % tp and tp % kv_heads:
-            yield f"{max(kv_heads, tp)} is not divisible by {min(kv_heads, tp)}: KV heads {kv_heads}, tensor parallel size {tp}"
+            larger, smaller = max(kv_heads, tp), min(kv_heads, tp)
+            yield f"{larger} is not divisible by {smaller}: KV heads {kv_heads}, tensor parallel size {tp}"
     elif isinstance(attention, Mamba2):
         if attention.num_heads % tp:
             yield "Tensor parallel world size must divide num heads."
@@ -125,7 +130,7 @@ def _units(attention: Attention) -> tuple[int, ...]:
 
 
 def _fp8_blocks(spec: ModelSpec, group: LayerGroup, parallel: Parallelism, rules: Rules) -> Iterator[str]:
-    """FP8 weights in blocks: a rank's share of a row-parallel matrix must be whole blocks (`validate_fp8_block_shape`)."""
+    """A rank's share of a row-parallel matrix in FP8 must be whole blocks (`validate_fp8_block_shape`)."""
     q = spec.quantization
     if q is None or q.weight_format != "fp8_block" or q.block is None or len(q.block) != 2 or parallel.tp == 1:
         return
@@ -134,7 +139,10 @@ def _fp8_blocks(spec: ModelSpec, group: LayerGroup, parallel: Parallelism, rules
     for part, size in _row_parallel(group):
         share = size // parallel.tp
         if part not in elsewhere and share % block_k:
-            yield f"Weight input_size_per_partition = {share} is not divisible by weight quantization block_k = {block_k}."
+            yield (
+                f"Weight input_size_per_partition = {share} is not divisible by weight quantization "
+                f"block_k = {block_k}."
+            )
     if isinstance(group.mlp, MoeMlp) and parallel.ep == 1 and "experts" not in elsewhere:
         share = group.mlp.moe_intermediate_size // parallel.tp
         finer = gcd(block_n, block_k, share, spec.hidden_size) >= _LEAST_FP8_BLOCK

@@ -1,4 +1,4 @@
-"""DeepSeek-V4's caches: windows of records, compressed records, compressor states and indexer keys, each in pages of its own.
+"""DeepSeek-V4's caches: windows of records, compressed records, compressor states, indexer keys, in pages of their own.
 
 `models/deepseek_v4` and `v1/kv_cache_interface.py` (0.33).
 """
@@ -47,7 +47,7 @@ def compressed(attention: CompressedAttention, kv: KvDtype) -> Iterator[tuple[st
 
 
 def _records(attention: CompressedAttention, kv: KvDtype) -> list[int]:
-    """Bytes of one window record, of one compressor state, of one index key, of one index state, as far as there are."""
+    """Bytes of one window record, one compressor state, one index key, one index state, as far as there are."""
     record, parts = 0, []
     for tensor in attention.tensors():
         size = tensor.bytes_per_slot(kv.format)

@@ -21,7 +21,7 @@ _ONE_LAYER = ("eagle", "eagle3", "mtp")
 
 
 def draft_mixers(spec: ModelSpec, speculation: Speculation | None, stage: int) -> tuple[Mixer, ...]:
-    """The drafter's layers, on the last stage: the checkpoint's MTP module, a draft model's, or one like the target's."""
+    """The drafter's layers, on the last stage: an MTP module's, a draft model's, or one as the target's."""
     if speculation is None or not speculation.keeps_cache:
         return ()
     first = spec.num_hidden_layers
@@ -45,7 +45,7 @@ def assumed(spec: ModelSpec, speculation: Speculation | None) -> str | None:
 
 
 def retained_tokens(spec: ModelSpec, speculation: Speculation | None, rules: Rules) -> int:
-    """Tokens below a window that a chain of MTP modules still reads: each looks one token further than the one before."""
+    """Tokens below a window that a chain of MTP modules still reads: each looks one token further than the last."""
     if speculation is None or not is_mtp(speculation) or not rules.retains_for_mtp:
         return 0
     modules = sum(len(g.indices) for g in spec.mtp) or 1
@@ -68,7 +68,7 @@ def _like_target(spec: ModelSpec, speculation: Speculation) -> Attention:
     kinds = [a for _, a in spec.mixers() if has_cache(a) and not is_state(a)]
     full = [a for a in kinds if isinstance(a, MultiHeadLatentAttention) or _is_full(a)]
     if not (method in _ONE_LAYER or is_mtp(speculation)) or not full:
-        raise Unsupported(f"vLLM: what layers {method!r} drafts with is unknown; give the draft model in speculative_config")
+        raise Unsupported(f"vLLM: the layers that {method!r} drafts with are unknown; give its model")
     return full[-1]
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import itemgetter
 from typing import TYPE_CHECKING, TypeAlias
 
 from kvplan.attention.mla import MultiHeadLatentAttention
@@ -15,7 +16,7 @@ from kvplan.engines._vllm_compressed import BLOCK_TOKENS
 from kvplan.engines._vllm_formats import KvDtype, knows_packing
 from kvplan.engines._vllm_groups import Group, bytes_per_block, form_groups
 from kvplan.engines._vllm_layers import Cut, caches
-from kvplan.engines._vllm_mixers import Mixer, Same, is_state
+from kvplan.engines._vllm_mixers import Mixer, Same
 from kvplan.engines._vllm_pages import Layer, PageSpec
 from kvplan.engines._vllm_sizes import checkpoint_tokens, state_page_bytes, token_bytes, unpacked_bytes
 
@@ -30,19 +31,22 @@ Served: TypeAlias = tuple[Mixer, KvDtype, "Backend | None"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Geometry:
-    """Groups over all stages; bytes of one block on each stage that has any; what was chosen on the way."""
+    """Groups over all stages, with the tokens of their blocks (None: the whole context); bytes of one block on each
+    stage that has any, and on the fullest; what was chosen on the way.
+
+    `padding_bytes`: what one block leaves unused on the fullest stage, for each group that may hold it.
+    """
 
     groups: tuple[Group, ...]
+    block_sizes: tuple[int | None, ...]
     stages: tuple[int, ...]
     stage_bytes: tuple[int, ...]
+    bytes_per_block: int
+    fullest_stage: int
+    padding_bytes: tuple[int, ...]
     kv: KvDtype
     backends: tuple[str, ...]
     block_size: int
-
-    @property
-    def fullest_stage(self) -> int:
-        """The pipeline stage whose blocks take the most bytes."""
-        return max(zip(self.stage_bytes, self.stages, strict=True), key=lambda pair: pair[0])[1]
 
 
 @lru_cache(maxsize=2048)
@@ -52,12 +56,19 @@ def geometry(mixers: Same[tuple[Mixer, ...]], recipe: Recipe) -> Geometry:
     used = tuple(dict.fromkeys(b for _, _, b in served if b is not None))
     choice = _block(served, used, recipe)
     packed = COMPRESSED in used
-    groups = form_groups(tuple(_layers(served, choice, recipe)), recipe.rules, hybrid_manager=recipe.hybrid_manager, packed=packed)
+    layers = tuple(_layers(served, choice, recipe))
+    groups = form_groups(layers, recipe.rules, hybrid_manager=recipe.hybrid_manager, packed=packed)
     stages = tuple(sorted({m.stage for m in mixers.value}))
+    stage_bytes = tuple(bytes_per_block([g.at(s) for g in groups], recipe.rules, packed=packed) for s in stages)
+    largest, fullest = max(zip(stage_bytes, stages, strict=True), default=(0, 0), key=itemgetter(0))
     return Geometry(
         groups=groups,
+        block_sizes=tuple(g.pages.block_size for g in groups),
         stages=stages,
-        stage_bytes=tuple(bytes_per_block([g.at(s) for g in groups], recipe.rules, packed=packed) for s in stages),
+        stage_bytes=stage_bytes,
+        bytes_per_block=largest,
+        fullest_stage=fullest,
+        padding_bytes=tuple(largest - g.own_bytes(fullest) for g in groups),
         kv=_in_force(served, recipe),
         backends=tuple(b.name for b in used),
         block_size=choice.block_size,
@@ -96,7 +107,9 @@ def _block(served: Sequence[Served], used: tuple[Backend, ...], recipe: Recipe) 
 
 
 def _keeps_index(attention: Attention) -> bool:
-    return isinstance(attention, MultiHeadLatentAttention) and bool(attention.index_head_dim) and not attention.shares_index
+    if not isinstance(attention, MultiHeadLatentAttention):
+        return False
+    return bool(attention.index_head_dim) and not attention.shares_index
 
 
 def _sizes(served: Sequence[Served], first: Backend, recipe: Recipe) -> Sizes:
@@ -127,12 +140,12 @@ def _layers(served: Iterable[Served], choice: BlockChoice, recipe: Recipe) -> It
     for mixer, asked, backend in served:
         key = (id(mixer.attention), asked)
         if key not in cut:
-            cut[key] = list(caches(mixer.attention, _cut(mixer.attention, asked, backend, choice, recipe), rank))
+            cut[key] = list(caches(mixer.attention, _cut(asked, backend, choice, recipe), rank))
         for suffix, pages in cut[key]:
             yield Layer(f"{mixer.index}.{mixer.position}.{suffix}", mixer.stage, pages)
 
 
-def _cut(attention: Attention, asked: KvDtype, backend: Backend | None, choice: BlockChoice, recipe: Recipe) -> Cut:
+def _cut(asked: KvDtype, backend: Backend | None, choice: BlockChoice, recipe: Recipe) -> Cut:
     return Cut(
         kv=_stored(asked, backend),
         backend=backend,

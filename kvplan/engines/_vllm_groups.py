@@ -1,7 +1,7 @@
 """Groups: which layers share a block table, and the bytes of one block of the pool that all groups draw from.
 
-`v1/core/kv_cache_planning.py` of 0.33 (`kv_cache_utils.py` before): layers that need the same slots form one group; layers
-that do not are cut into groups of equal page bytes; DeepSeek-V4's are packed side by side in one block.
+`v1/core/kv_cache_planning.py` of 0.33 (`kv_cache_utils.py` before): layers that need the same slots form one group;
+layers that do not are cut into groups of equal page bytes; DeepSeek-V4's are packed side by side in one block.
 """
 
 from __future__ import annotations
@@ -35,6 +35,10 @@ class Group:
         """Bytes of one block over the layers of one pipeline stage, without alignment."""
         return sum(layer.pages.page_bytes for layer in self.layers if layer.stage == stage)
 
+    def own_bytes(self, stage: int) -> int:
+        """The same before siblings padded its pages."""
+        return sum(layer.pages.own_bytes for layer in self.layers if layer.stage == stage)
+
     def at(self, stage: int) -> Group:
         """The part of it on one stage."""
         return Group(tuple(layer for layer in self.layers if layer.stage == stage))
@@ -49,6 +53,8 @@ def form_groups(layers: Sequence[Layer], rules: Rules, *, hybrid_manager: bool, 
     """All layers of all stages -> groups. `hybrid_manager` False: windows and chunks hold every token."""
     if not hybrid_manager or not rules.hybrid_groups:
         layers = _promoted(layers)
+    if not layers:
+        return ()
     if _one_kind(layers, rules):
         return (Group(tuple(layers)),)
     if not hybrid_manager:
@@ -97,7 +103,7 @@ def _unified(layers: Sequence[Layer], rules: Rules) -> Sequence[Layer]:
     if all(layer.pages.page_bytes == largest for layer in layers):
         return layers
     if not rules.scales_small_pages:
-        raise Unsupported(f"vLLM {rules.release[0]}.{rules.release[1]}: layers with pages of different bytes are not served")
+        raise Unsupported(f"vLLM {rules.version}: layers with pages of different bytes are not served")
     return [replace(layer, pages=_as_large(layer, largest, rules)) for layer in layers]
 
 
@@ -173,10 +179,11 @@ def _packed(layers: Sequence[Layer], rules: Rules) -> tuple[Group, ...]:
     balanced = [b for b in kinds.values() if _is_balanced(b)]
     least = max((_repeats(b) for b in balanced if Group(tuple(b)).is_mixed), default=0)
     repeats = least_padding([_repeats(b) for b in balanced], least) if least else 0
+    counts = [cdiv(_repeats(b), repeats) if repeats and b in balanced else 0 for b in kinds.values()]
     return tuple(
         group
-        for bucket in kinds.values()
-        for group in (_split(bucket, cdiv(_repeats(bucket), repeats)) if repeats and bucket in balanced else [Group(tuple(bucket))])
+        for bucket, count in zip(kinds.values(), counts, strict=True)
+        for group in (_split(bucket, count) if count else [Group(tuple(bucket))])
     )
 
 

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from kvplan.engines._vllm_backends import Backend
     from kvplan.engines._vllm_formats import KvDtype
 
-_ROW_ALIGNED = {"FLASH_ATTN_MLA_SPARSE": 1, "FLASHMLA_SPARSE": 1, "FLASHINFER_MLA_SPARSE": 32, "FLASHINFER_MLA_SPARSE_SM90": 64}
+_ROW_ALIGNED = {
+    "FLASH_ATTN_MLA_SPARSE": 1, "FLASHMLA_SPARSE": 1, "FLASHINFER_MLA_SPARSE": 32, "FLASHINFER_MLA_SPARSE_SM90": 64,
+}  # fmt: skip
 """Sparse kernels read the cache as rows, in pages of so many rows."""
 
 
@@ -35,8 +37,8 @@ _ROW_ALIGNED = {"FLASH_ATTN_MLA_SPARSE": 1, "FLASHMLA_SPARSE": 1, "FLASHINFER_ML
 class Cut:
     """How one layer is cut: the KV dtype and the backend that serve it, the block, and the page that a state pads to.
 
-    `shared_page_bytes`: the page that unquantized layers pad to among quantized ones. `state_block`: None for a block as
-    long as the context.
+    `shared_page_bytes`: the page that unquantized layers pad to among quantized ones. `state_block`: None for a block
+    as long as the context.
     """
 
     kv: KvDtype
@@ -65,8 +67,10 @@ def caches(attention: Attention, cut: Cut, rank: Rank) -> Iterator[tuple[str, Pa
 
 def _state(attention: Attention, cut: Cut, rank: Rank) -> PageSpec:
     """`none` and `align` keep a few states of a session, `all` one at the end of every block."""
-    checkpoint = rank.rules.mamba2_checkpoint if isinstance(attention, Mamba2) else checkpoint_tokens(attention, rank) > 1
-    states = {"none": 1, "align": 2 + checkpoint, "all": 0}[rank.state_mode] + rank.drafts
+    exports = checkpoint_tokens(attention, rank) > 1
+    if isinstance(attention, Mamba2):
+        exports = rank.rules.mamba2_checkpoint
+    states = {"none": 1, "align": 2 + exports, "all": 0}[rank.state_mode] + rank.drafts
     return PageSpec(
         growth="state per block" if rank.state_mode == "all" else "state",
         block_size=cut.state_block,
@@ -94,7 +98,7 @@ def _heads(attention: GroupedQueryAttention | CrossAttention, cut: Cut, rank: Ra
 
 def _grouped(attention: GroupedQueryAttention, cut: Cut, rank: Rank) -> PageSpec:
     if attention.index_head_dim:
-        raise Unsupported("vLLM: the index cache of block-sparse GQA (MiniMax-M3) is not modelled; use its dense sibling")
+        raise Unsupported("vLLM: the index cache of block-sparse GQA (MiniMax-M3) is not modelled")
     pages = _heads(attention, cut, rank)
     window = window_of(attention)
     if window:
@@ -117,7 +121,9 @@ def _window_block(pages: PageSpec, cut: Cut, rank: Rank) -> int:
     if not rank.rules.sliding_block_of_its_own or cut.backend is None:
         return cut.block_size
     most = cut.shared_page_bytes // pages.state_bytes if cut.shared_page_bytes else cut.block_size
-    sizes = [cut.backend.blocks[0] * max(1, most // cut.backend.blocks[0])] if cut.backend.multiples else cut.backend.blocks
+    sizes, least = cut.backend.blocks, cut.backend.blocks[0]
+    if cut.backend.multiples:
+        return least * max(1, most // least)
     return max((s for s in sizes if s <= most), default=min(sizes))
 
 

@@ -49,7 +49,7 @@ class Same(Generic[T]):
 
 
 def mixers_of(spec: ModelSpec, pp: int, draft: tuple[Mixer, ...]) -> tuple[Mixer, ...]:
-    """Every mixer that keeps a cache, in the order in which vLLM builds them, then those of a draft on the last stage."""
+    """Every mixer that keeps a cache, in the order in which vLLM builds them; then a draft's, on the last stage."""
     by_layer: Mapping[int, tuple[Attention, ...]] = {i: g.attention for g in spec.layer_groups for i in g.indices}
     stages = stage_layers(spec.num_hidden_layers, pp)
     own = [

@@ -33,7 +33,7 @@ class Batch:
     in_flight_tokens: int
 
 
-def batch(deployment: Deployment, args: Args, rules: Rules) -> Batch:
+def batch(deployment: Deployment, args: Args, rules: Rules, *, moe: bool) -> Batch:
     """Batch limits after the engine's defaults, and the tokens in flight that they imply."""
     tokens, seqs = _defaults(deployment.gpu, rules)[args.usage]
     if args.performance_mode == "throughput":
@@ -46,10 +46,8 @@ def batch(deployment: Deployment, args: Args, rules: Rules) -> Batch:
     if deployment.max_num_seqs is None:
         seqs = min(seqs, tokens)
     if tokens < seqs:
-        raise BadInput(
-            f"max_num_batched_tokens ({tokens}) must be greater than or equal to max_num_seqs ({seqs})"
-        )
-    batches = _concurrent_batches(deployment, args, rules) if rules.batches_in_flight else 1
+        raise BadInput(f"max_num_batched_tokens ({tokens}) must be greater than or equal to max_num_seqs ({seqs})")
+    batches = _concurrent_batches(deployment.parallel.pp, args, rules, moe=moe) if rules.batches_in_flight else 1
     return Batch(max_num_seqs=seqs, max_num_batched_tokens=tokens, in_flight_tokens=batches * tokens)
 
 
@@ -66,13 +64,12 @@ def _defaults(gpu: GpuSpec, rules: Rules) -> Mapping[str, tuple[int, int]]:
     return _MEDIUM if memory_bytes >= 70 * GIB and not small_chip else _SMALL
 
 
-def _concurrent_batches(deployment: Deployment, args: Args, rules: Rules) -> int:
+def _concurrent_batches(pp: int, args: Args, rules: Rules, *, moe: bool) -> int:
     """Batches that the scheduler keeps going: one per pipeline stage, and one more to overlap where it runs ahead."""
-    pp = deployment.parallel.pp
     overlapping = args.async_scheduling if args.async_scheduling is not None else _async_by_default(args, rules)
     if not overlapping:
         return pp
-    pipelined = rules.async_pipeline == "always" or (rules.async_pipeline == "dense" and not is_moe(deployment.spec))
+    pipelined = rules.async_pipeline == "always" or (rules.async_pipeline == "dense" and not moe)
     return pp + 1 if pp == 1 or pipelined else pp
 
 
@@ -111,9 +108,7 @@ def state_mode(spec: ModelSpec, args: Args, rules: Rules) -> str:
     if not states or not prefix_caching(spec, args, rules):
         return "none"
     if not rules.mamba_align:
-        raise Unsupported(
-            f"vLLM {rules.release[0]}.{rules.release[1]}: prefix caching of recurrent states is not modelled before 0.15"
-        )
+        raise Unsupported(f"vLLM {rules.version}: prefix caching of recurrent states is not modelled before 0.15")
     if rules.mamba_all != "kept" or asked == "align":
         return "align"
     return "all" if all(a.layer_type in {"mamba1", "mamba2"} for a in states) else "align"

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kvplan.engines._vllm_versions import Rules
     from kvplan.storage import Role, Storage
 
+_CONVOLVED = Mamba1 | Mamba2 | ShortConv | GatedDeltaNet | KimiDeltaAttention
 _PADDED_HEAD_DIM, _ROW_BYTES = 256, 256
 """What the first MLA models cached: heads of K and V padded to 256; then records in rows of 256 bytes."""
 
@@ -82,7 +83,7 @@ def state_page_bytes(attention: Attention, rank: Rank) -> int:
 
 def _state_tensor_bytes(attention: Attention, tensor: CacheTensor, rank: Rank) -> int:
     elements = cdiv(tensor.heads, rank.tp) * tensor.dim
-    if tensor.role == "conv_state" and isinstance(attention, Mamba1 | Mamba2 | ShortConv | GatedDeltaNet | KimiDeltaAttention):
+    if tensor.role == "conv_state" and isinstance(attention, _CONVOLVED):
         columns = attention.conv_kernel - 1
         return rank.conv.vector_bytes(elements // columns * (columns + rank.drafts))
     if isinstance(attention, LightningAttention):

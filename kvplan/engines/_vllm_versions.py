@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields, replace
-from functools import lru_cache
+from functools import cache
 from typing import Literal
 
 from kvplan.errors import BadInput, Unsupported
@@ -133,7 +133,7 @@ CHANGES = (
     Change("async_ngram", True, "0.33", "0.32.0"),
     Change("gb10_small_batch", True, "0.33", "0.32.0"),
 )
-"""Ordered by release. Checked in the source of the wheels named; vllm.md gives the same boundaries in wider brackets."""
+"""Ordered by release. Checked in the source of the wheels named; vllm.md brackets the same boundaries more widely."""
 
 
 def release_of(version: str) -> tuple[int, int]:
@@ -152,7 +152,7 @@ def _minor(version: str) -> tuple[int, int]:
     return int(major), int(minor)
 
 
-@lru_cache(maxsize=None)
+@cache
 def rules(version: str | None) -> Rules:
     """The rules of a release; of the newest known where `version` is None."""
     release = release_of(version or NEWEST)

@@ -20,7 +20,7 @@ Maker: TypeAlias = Callable[[Fields, int], Layer]
 def attention(
     fields: Fields, heads: Heads, *, window: int | None = None, chunk: int | None = None
 ) -> GroupedQueryAttention:
-    """One softmax mixer. A window that the context cannot pass bounds nothing: it is kept as an idle one, with a note."""
+    """One softmax mixer. A window that the context cannot pass bounds nothing: it is kept as idle, with a note."""
     context = rope.max_context(fields)
     idle = bool(window and context and window >= context)
     if idle:
