@@ -88,6 +88,10 @@ class KvFormat:
         """A copy in which the named roles are stored otherwise, as an engine does it."""
         return replace(self, roles={**self.roles, **storages})  # type: ignore[dict-item]
 
+    def plain(self) -> KvFormat:
+        """The same element width for every kind of layer, without the records of this one."""
+        return KvFormat(self.default.name, self.default) if self.refuses else self
+
     def __hash__(self) -> int:
         return hash((self.name, self.default, tuple(sorted(self.roles.items())), self.refuses))
 

@@ -149,8 +149,9 @@ def _alternatives(question: Question) -> tuple[list[Row], list[str]]:
             except Unsupported as reason:
                 notes.append(f"{spec.name}: {reason}")
                 continue
-            dtype = resolve_dtype(spec, question.kv_dtypes[0]).default.name
-            rows += compare([changed], contexts=question.contexts[-1:], tps=question.tps[:1], kv_dtypes=(dtype,))
+            own = resolve_dtype(spec, question.kv_dtypes[0])
+            fmt = own if changed.attention_family == "mla" and "latent" not in own.refuses else own.plain()
+            rows += compare([changed], contexts=question.contexts[-1:], tps=question.tps[:1], kv_dtypes=(fmt.name,))
     return rows, notes
 
 
