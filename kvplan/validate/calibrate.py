@@ -85,10 +85,10 @@ def gpu_forms() -> tuple[KernelForm, ...]:
 
     wgmma and tcgen05 kernels take 64 rows and as many splits as fill the device (FlashMLA, FlashAttention-3,
     trtllm-gen), or none (TensorRT-LLM on Ampere), or dequantise an fp8 cache first; mma.sync kernels in Triton take 16
-    and a fixed number: vLLM 4, SGLang at most 8.
+    and a fixed number: vLLM 4, SGLang 8 or 16.
     """
     wide = [KernelForm(64, None, w, overlap) for w in ("waves", "persistent") for overlap in (True, False)]
-    narrow = [KernelForm(16, splits, w) for splits in (None, 1, 4, 8) for w in ("waves", "persistent")]
+    narrow = [KernelForm(16, splits, w) for splits in (None, 1, 4, 8, 16) for w in ("waves", "persistent")]
     return (*wide, *narrow, KernelForm(64, 1), KernelForm(64, 4))
 
 
@@ -133,12 +133,14 @@ def _priors(probes: Sequence[tuple[DecodeShape, float]], device: Device, form: K
     bytes_per_s = _FASTER * max(shape.kv_bytes / time_s for shape, time_s in probes)
     flops_per_s = _FASTER * max(shape.flops / time_s for shape, time_s in probes)
     fastest_s = min(time_s for _, time_s in probes)
-    rates = [_Prior("bytes_per_s", bytes_per_s, 1.5), _Prior("flops_per_s", flops_per_s, 1.5)]
+    plain = [
+        _Prior("bytes_per_s", bytes_per_s, 1.5), _Prior("flops_per_s", flops_per_s, 1.5),
+        _Prior("t0_s", fastest_s / 4, 1.5),
+    ]  # fmt: skip
     if form.schedule == "ideal" or device.sm_count is None:
-        return [*rates, _Prior("t0_s", fastest_s / 4, 1.5)]
+        return plain
     return [
-        *rates,
-        _Prior("t0_s", 10e-6, 1.0),
+        *plain,
         _Prior("item_s", 5e-6, 1.0),
         _Prior("split_s", 40e-9, 0.7),
         _Prior("cold_s", 6e-6, 0.7),
