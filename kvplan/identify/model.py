@@ -1,0 +1,99 @@
+"""Which model a log speaks of: by its name, by the geometry of its GGUF file, or by its class and its cache."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvplan.catalog import load_model, model_names
+from kvplan.errors import BadInput, KvplanError, UnknownName
+from kvplan.identify.names import repository, spellings
+from kvplan.identify.precision import as_loaded
+from kvplan.identify.rates import fitting
+from kvplan.identify.shape import Shape, shape_of
+
+if TYPE_CHECKING:
+    from kvplan.logs.observed import Observed
+    from kvplan.model import ModelSpec
+
+Found = tuple["ModelSpec", tuple[str, ...]]
+
+
+def model_of(observed: Observed, given: str | None) -> Found:
+    """The model that the user names, else the one that the log means, with its weights as loaded; notes on guesses.
+
+    `BadInput` or `UnknownName`, asking for MODEL, where the log names none or one that nothing bundled is like.
+    """
+    if given:
+        spec, notes = load_model(given), ()
+    else:
+        spec, notes = _named(observed) or _shaped(observed) or _built(observed) or _fetched(observed)
+    loaded, precision = as_loaded(spec, observed)
+    return loaded, (*notes, *precision)
+
+
+def _named(observed: Observed) -> Found | None:
+    """By name, unless the file's geometry contradicts it. A folder of this machine is read where it holds a config."""
+    shape = shape_of(observed.metadata)
+    texts = [text for text in (observed.model, observed.metadata.get("model_path")) if isinstance(text, str) and text]
+    for text in texts:
+        if (Path(text) / "config.json").is_file():
+            return load_model(text), ()
+        for name in spellings(text):
+            try:
+                spec = load_model(name)
+            except KvplanError:
+                continue
+            if shape.fits(spec):
+                return spec, ()
+    return None
+
+
+def _shaped(observed: Observed) -> Found | None:
+    """By the geometry of the GGUF file."""
+    shape = shape_of(observed.metadata)
+    if not shape.tells:
+        return None
+    return _any_of([spec for spec in _bundled() if shape.fits(spec)], f"{_said(shape)} of the file")
+
+
+def _said(shape: Shape) -> str:
+    """`36 layers, width 4096`."""
+    layers, width = (max(shape.facts[name]) for name in ("num_hidden_layers", "hidden_size"))
+    return f"{layers} layers, width {width}"
+
+
+def _built(observed: Observed) -> Found | None:
+    """By the model's class, and what a token costs in its pool."""
+    reading = observed.first("architecture")
+    if reading is None:
+        return None
+    of_class = [spec for spec in _bundled() if spec.architecture == reading.value]
+    return _any_of(fitting(of_class, observed), f"its class {reading.value} and its pool")
+
+
+def _bundled() -> Iterable[ModelSpec]:
+    return map(load_model, model_names())
+
+
+def _any_of(candidates: Sequence[ModelSpec], why: str) -> Found | None:
+    """The first of models that have one cache; None where there are several caches, or none."""
+    if len({tuple((g.layers, g.attention) for g in spec.layer_groups) for spec in candidates}) != 1:
+        return None
+    first, *others = candidates
+    same = f" ({', '.join(spec.name for spec in others)} have the same cache)" if others else ""
+    return first, (f"model by {why}: {first.name}{same}",)
+
+
+def _fetched(observed: Observed) -> Found:
+    """From the hub, where the log states a hub id; or the error that asks for the model."""
+    if not observed.model:
+        raise BadInput(f"{observed.source}: names no model; say which: kvplan reconcile LOG MODEL")
+    unknown = f"{observed.source}: the log's model {observed.model!r} is not bundled; say which it is: kvplan reconcile LOG MODEL"
+    if observed.model.count("/") != 1 or observed.model.startswith(("/", ".", "~")):
+        raise UnknownName(unknown)
+    try:
+        return load_model(observed.model), ()
+    except KvplanError as error:
+        raise UnknownName(f"{unknown} ({error})") from error
