@@ -33,8 +33,9 @@ def register(app: typer.Typer) -> None:
         Example: kvplan compare deepseek-v3 llama-3.1-70b --context 4k,128k --tp 1,8
         """
         from kvplan.catalog import load_model
-        from kvplan.documents.compare import Question, answer
+        from kvplan.documents.compare import Question, answer, chart
         from kvplan.formats import write
+        from kvplan.formats.plot import save
 
         question = Question(
             specs=tuple(load_model(m) for m in dict.fromkeys(models)),
@@ -44,6 +45,7 @@ def register(app: typer.Typer) -> None:
             against=split(against, "--against", str) if against else (),
             batch=batch,
             explain=explain,
-            plot=plot,
         )
+        if plot:
+            save(chart(question), plot)
         write(answer(question), format, output)
