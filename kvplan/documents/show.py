@@ -107,9 +107,9 @@ def gpu_document(gpu: GpuSpec) -> Document:
 def gpu_tables(gpu: GpuSpec) -> Iterator[Table]:
     """Every figure under the name that a GPU file gives it; and below, where it is from."""
     figures = [(figure, cell) for name in gpu.sources for figure, cell in _figures(name, getattr(gpu, name))]
-    yield Table(gpu.name, (Column("figure", "Figure"), Column("value", "Value")), figures)
+    yield Table(f"Figures of {gpu.name}", (Column("figure", "Figure"), Column("value", "Value")), figures)
     columns = (Column("figure", "Figure"), Column("source", "Source"))
-    yield Table(f"Where the figures of {gpu.name} are from", columns, list(gpu.sources.items()))
+    yield Table("Where they are from", columns, list(gpu.sources.items()))
 
 
 def _figures(name: str, value: Any) -> Iterator[tuple[str, Any]]:
