@@ -68,6 +68,7 @@ def _question(ctx: typer.Context, names: tuple[str, ...]) -> Question:
         tps=tuple(sorted({*COMPARED_TPS, tp or 1})),
         at_tp=tp,
         kv_dtypes=(ctx.params["kv_dtype"],),
+        explain=True,
     )
 
 

@@ -69,6 +69,8 @@ def capacity(p: Plan) -> Table:
 def _range(budget: Budget) -> str:
     if budget.given_pool_bytes is not None:
         return "given"
+    if not budget.kv_pool_bytes:
+        return "nothing remains"
     low, high = map(format_bytes, budget.kv_pool_range)
     return f"{low} to {high}"
 

@@ -47,12 +47,12 @@ def _table(comparisons: Sequence[Comparison]) -> Table:
     return Table(
         title="What the engine said against the prediction",
         columns=(
-            Column("quantity", "figure"),
-            Column("observed", "observed"),
-            Column("predicted", "predicted"),
-            Column("difference", "difference", "percent"),
-            Column("verdict", "agrees", "verdict"),
-            Column("cause", "cause, or what the prediction rests on"),
+            Column("quantity", "Figure"),
+            Column("observed", "Observed"),
+            Column("predicted", "Predicted"),
+            Column("difference", "Difference", "percent"),
+            Column("verdict", "Agrees", "verdict"),
+            Column("cause", "Cause, or what the prediction rests on"),
         ),
         rows=[_row(c) for c in comparisons],
         caption="Blocks, tokens and concurrency are predicted from the pool as printed; memory lines from the configuration alone.",
