@@ -19,7 +19,7 @@ _THINNEST = 0.01
 
 
 def lengths(longest: int, asked: Iterable[int] = ()) -> tuple[int, ...]:
-    """Contexts that show a curve: powers of two from 4k, or from an eighth of a short one, to `longest`; and `asked`."""
+    """Contexts that show a curve: powers of two from 4k (an eighth of a short one) to `longest`, and those `asked`."""
     first = min(_SHORTEST_TOKENS, max(1, longest // 8))
     powers = (1 << exponent for exponent in range(longest.bit_length()))
     return tuple(sorted({n for n in powers if n >= first} | {longest, *asked}))
@@ -80,7 +80,7 @@ def sessions(series: Mapping[str, Sequence[Plan]]) -> LineChart:
         "Sessions at once against context",
         _CONTEXT,
         Axis("Sessions at once", is_log=True),
-        [(name, [p.deployment.max_model_len for p in plans], [p.batch for p in plans]) for name, plans in series.items()],
+        [(name, [p.deployment.max_model_len for p in line], [p.batch for p in line]) for name, line in series.items()],
         f"Each context taken as the maximum length. Both axes are logarithmic.{missing}",
     )
 
@@ -97,7 +97,6 @@ def roofline(gpu: GpuSpec, steps: Sequence[tuple[str, Step, int]]) -> Roofline |
         gpu.bytes_per_s,
         peak_flops(gpu),
         [(name, step.flops / step.read_bytes, stages * step.flops / step.seconds) for name, step, stages in steps],
-        "Peaks of the datasheet, dense 16 bit. A point beneath the slope is bound by memory; how far beneath shows what "
-        "kernels and launches cost.",
+        "Peaks of the datasheet, dense 16 bit. A point beneath the slope is bound by memory; how far beneath shows "
+        "what kernels and launches cost.",
     )
-

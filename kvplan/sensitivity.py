@@ -53,7 +53,8 @@ def _parallelism(p: Plan) -> Iterator[tuple[str, Scenario]]:
         has_experts = any(isinstance(group.mlp, MoeMlp) for group in p.deployment.spec.layer_groups)
         ep = max(parallel.ep, tp * parallel.dp) if has_experts else parallel.ep
         experts = f" --ep {ep}" if has_experts else ""
-        yield f"--tp {tp // 2} --dp {2 * parallel.dp}{experts}", replace(s, tp=tp // 2, dp=2 * parallel.dp, ep=ep, gpus=None)
+        replicas = replace(s, tp=tp // 2, dp=2 * parallel.dp, ep=ep, gpus=None)
+        yield f"--tp {replicas.tp} --dp {replicas.dp}{experts}", replicas
 
 
 def _kv_dtype(p: Plan) -> tuple[str, Scenario]:

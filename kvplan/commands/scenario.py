@@ -61,9 +61,8 @@ def scenario_options(verb: Callable[..., None]) -> Callable[..., None]:
     declares itself stands in place of the one here, and the verb receives its value too.
     """
     hints = get_type_hints(verb, include_extras=True)
-    own = {
-        name: p.replace(annotation=hints[name]) for name, p in inspect.signature(verb).parameters.items() if name != "read"
-    }
+    declared = inspect.signature(verb).parameters
+    own = {name: p.replace(annotation=hints[name]) for name, p in declared.items() if name != "read"}
     options = [own.get(option.name, option) for option in OPTIONS]
 
     @wraps(verb)

@@ -35,7 +35,11 @@ def table(items: Sequence[Item]) -> Table:
     """The checklist as a table, which the report shows too: what to change stands below its reason."""
     return Table(
         title="Serving checklist",
-        columns=(Column("verdict", "Verdict", "verdict"), Column("title", "Item"), Column("reason", "Reason, and what to change")),
+        columns=(
+            Column("verdict", "Verdict", "verdict"),
+            Column("title", "Item"),
+            Column("reason", "Reason, and what to change"),
+        ),
         rows=[(item.verdict, item.title, "\n→ ".join(filter(None, (item.reason, item.change)))) for item in items],
         index_columns=2,
     )

@@ -18,6 +18,7 @@ from kvplan.units import format_bytes, format_exact_bytes, format_tokens
 
 DEFAULT_AGAINST = ("mha", "mqa", "gqa:8", "mla")
 SIZES = "Sizes: 1 KiB = 1,024 B, 1 GiB = 2^30 B; k = 1,024 tokens."
+_SHARING = "KV heads share out over ranks; a latent is one head, so every rank holds a copy."
 _VARIANTS = {"mha", "mqa", "gqa", "mla"}
 
 
@@ -101,25 +102,32 @@ def chart(question: Question) -> LineChart:
 
 def _lead(question: Question, rows: Sequence[Row]) -> str:
     """The least and the most that a session takes; of a single one, what it is made of."""
-    least, most = (pick(rows, key=lambda r: r.batch_bytes_per_rank) for pick in (min, max))
-    number, dtypes = ("A session" if question.batch == 1 else f"{question.batch:,} sessions"), {r.kv_dtype for r in rows}
-    what = f"{number} of {format_tokens(least.context_tokens)} tokens take{'s' * (question.batch == 1)}"
+    one = question.batch == 1
+    number = "A session" if one else f"{question.batch:,} sessions"
+    what = f"{number} of {format_tokens(rows[0].context_tokens)} tokens take{'s' if one else ''}"
     where = f"on each rank at TP {question.tp}"
-    if len(rows) == 1:
-        fixed = least.fixed_bytes_per_session_per_rank
-        saved = least.saving_vs_mha
-        return (
-            f"{what} {format_bytes(least.batch_bytes_per_rank)} {where} with {least.model} ({least.attention}, "
-            f"{least.kv_dtype}): {format_exact_bytes(least.bytes_per_token_per_rank)} a token"
-            + (f" and {format_bytes(fixed)} fixed per session" if fixed else "")
-            + (f", {saved:.2%} less than MHA with the same heads." if saved else ".")
-        )
-    low, high = (f"{r.model}, {r.kv_dtype}" if len(dtypes) > 1 else r.model for r in (least, most))
-    times = most.batch_bytes_per_rank / least.batch_bytes_per_rank if least.batch_bytes_per_rank else 0
+    return _of_one(rows[0], what, where) if len(rows) == 1 else _of_several(rows, what, where)
+
+
+def _of_one(row: Row, what: str, where: str) -> str:
+    fixed, saved = row.fixed_bytes_per_session_per_rank, row.saving_vs_mha
+    beside = f" and {format_bytes(fixed)} fixed per session" if fixed else ""
+    against = f", {abs(saved):.2%} {'less' if saved > 0 else 'more'} than MHA with the same heads" if saved else ""
     return (
-        f"{what} from {format_bytes(least.batch_bytes_per_rank)} ({low}) to {format_bytes(most.batch_bytes_per_rank)} ({high}) "
-        f"{where}" + (f", {times:.2f} times as much." if times > 1 else ".")
+        f"{what} {format_bytes(row.batch_bytes_per_rank)} {where} with {row.model} ({row.attention}, {row.kv_dtype}): "
+        f"{format_exact_bytes(row.bytes_per_token_per_rank)} a token{beside}{against}."
     )
+
+
+def _of_several(rows: Sequence[Row], what: str, where: str) -> str:
+    several_dtypes = len({r.kv_dtype for r in rows}) > 1
+    least, most = (pick(rows, key=lambda r: r.batch_bytes_per_rank) for pick in (min, max))
+    low, high = (
+        f"{format_bytes(r.batch_bytes_per_rank)} ({r.model}{f', {r.kv_dtype}' if several_dtypes else ''})"
+        for r in (least, most)
+    )
+    times = most.batch_bytes_per_rank / least.batch_bytes_per_rank if least.batch_bytes_per_rank else 1
+    return f"{what} from {low} to {high} {where}{f', {times:.2f} times as much' if times > 1 else ''}."
 
 
 def _plain(row: Row) -> dict[str, Any]:
@@ -157,8 +165,8 @@ def _sessions(question: Question, shown: Sequence[Row], baseline: ModelSpec | No
             )
             for line in lines
         ],
-        caption="Logical bytes: what the attention must keep; `kvplan fit` says what an engine reserves. Fixed: states and "
-        f"full windows of a session, at {format_tokens(question.contexts[-1])} tokens.",
+        caption="Logical bytes: what the attention must keep; `kvplan fit` says what an engine reserves. Fixed: states "
+        f"and full windows of a session, at {format_tokens(question.contexts[-1])} tokens.",
         index_columns=3,
     )  # fmt: skip
 
@@ -180,7 +188,7 @@ def _scaling(question: Question, rows: Sequence[Row], crossings: Sequence[str]) 
             (model, dtype, *(found[model, dtype, tp] for tp in question.tps))
             for model, dtype in dict.fromkeys((m, d) for m, d, _ in found)
         ],
-        caption=" ".join(("KV heads share out over ranks; a latent is one head, so every rank holds a copy.", *crossings)),
+        caption=" ".join((_SHARING, *crossings)),
         index_columns=2,
     )
 
@@ -204,7 +212,7 @@ def _alternatives(question: Question) -> tuple[list[Row], list[str]]:
 
 def _same_layers(tp: int, others: Sequence[Row]) -> Table:
     return Table(
-        title=f"The same layers with other attention, TP {tp}",
+        title=f"One session of the same layers with other attention, TP {tp}",
         columns=(
             Column("model", "Model"),
             Column("kv_dtype", "KV dtype"),
@@ -257,7 +265,7 @@ def _crossings(question: Question) -> Iterator[str]:
         own = copied if copied in question.specs else sharded
         tp = crossover_tp(sharded, copied, resolve_dtype(copied, question.dtypes(own)[0]))
         if tp:
-            yield f"From TP {tp} on, a token of {sharded.name} takes fewer bytes on each rank than one of {copied.name}."
+            yield f"From TP {tp} on, a token of {sharded.name} takes fewer bytes a rank than one of {copied.name}."
 
 
 def _pairs(question: Question) -> list[tuple[ModelSpec, ModelSpec]]:

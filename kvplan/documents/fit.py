@@ -114,7 +114,7 @@ def answer(p: Plan, contexts: Sequence[int]) -> Document:
     tables += [plan_tables.waste(p), *plan_tables.remedies(changes)]
     return Document(
         command="fit",
-        lead=_lead(p, fewest),
+        lead=_lead(p, fewest, changes),
         tables=tables,
         payload={
             "command": "fit",
@@ -128,9 +128,10 @@ def answer(p: Plan, contexts: Sequence[int]) -> Document:
     )
 
 
-def _lead(p: Plan, fewest: int | None) -> str:
-    least = f" The smallest group of {p.deployment.gpu.name} that starts has {fewest}." if fewest else ""
-    return f"{p.deployment.spec.name} on {plan_tables.setting(p)}: {plan_tables.verdict(p)}.{least}"
+def _lead(p: Plan, fewest: int | None, changes: Sequence[Remedy]) -> str:
+    least = f" It starts on {fewest} x {p.deployment.gpu.name} or more." if fewest else ""
+    question = f"{p.deployment.spec.name} on {plan_tables.setting(p)}"
+    return f"{question}: {plan_tables.verdict(p)}.{least}{plan_tables.without_remedy(p, changes)}"
 
 
 def flags(p: Plan) -> list[Section]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kvplan.budget import Budget
+from kvplan.documents._columns import table
 from kvplan.model import session_bytes
 from kvplan.parallel import Parallelism
 from kvplan.plan import Plan
@@ -41,6 +42,11 @@ def verdict(p: Plan) -> str:
     return f"{p.max_batch:,} sessions of {length(p)} at once{replicas}{speed}"
 
 
+def without_remedy(p: Plan, changes: Sequence[Remedy]) -> str:
+    """A sentence for what does not fit and for which nothing was found."""
+    return "" if p.fits or changes else " No single change that was tried makes it fit."
+
+
 def limit(p: Plan) -> str:
     """What ends the number of sessions."""
     return "max_num_seqs" if p.max_batch == p.layout.max_num_seqs else "the pool"
@@ -48,10 +54,10 @@ def limit(p: Plan) -> str:
 
 def capacity(p: Plan) -> Table:
     """Pool, blocks, tokens, sessions, lengths and speed, each with what explains it."""
-    c, dp = p.capacity, p.deployment.parallel.dp
+    c, dp, needed = p.capacity, p.deployment.parallel.dp, p.layout.needed_bytes(p.deployment.max_model_len)
     rows: list[tuple[str, Quantity, str]] = [
         ("KV pool", Quantity(p.budget.kv_pool_bytes, "bytes"), _range(p.budget)),
-        ("Least pool to start", Quantity(p.layout.needed_bytes(p.deployment.max_model_len), "bytes"), f"at {length(p)}"),
+        ("Least pool to start", Quantity(needed, "bytes"), f"at {length(p)}"),
         ("Tokens per block", Quantity(c.block_size, "count"), f"{p.layout.bytes_per_block:,} B over all layers"),
         ("Blocks", Quantity(c.num_blocks, "count"), ""),
         ("Tokens in the pool", Quantity(c.kv_tokens, "count"), "as the engine prints it"),
@@ -71,8 +77,8 @@ def _range(budget: Budget) -> str:
         return "given"
     if not budget.kv_pool_bytes:
         return "nothing remains"
-    low, high = map(format_bytes, budget.kv_pool_range)
-    return f"{low} to {high}"
+    low, high = budget.kv_pool_range
+    return f"{format_bytes(low)} to {format_bytes(high)}" if low < high else "no line is estimated"
 
 
 def _speed(p: Plan) -> Iterator[tuple[str, Quantity, str]]:
@@ -88,13 +94,14 @@ def budget(p: Plan) -> Iterator[Table]:
     b, low, high = p.budget, *p.budget.kv_pool_range
     if b.given_pool_bytes is not None:
         return
+    origin = "estimate" if any(line.origin == "estimate" for line in b.lines) else "exact"
     rows: list[tuple[Any, ...]] = [
         ("GPU total", b.gpu_total_bytes, None, None, "measured", "as the driver reports it"),
         ("requested", b.requested_bytes, None, None, "exact", b.request_rule),
         *((f"- {x.label}", x.bytes, x.low_bytes, x.high_bytes, x.origin, x.rule) for x in b.lines),
-        ("= KV pool", b.remainder_bytes, low, high, "estimate", "what remains")
+        ("= KV pool", b.remainder_bytes, low, high, origin, "what remains")
         if b.remainder_bytes >= 0
-        else ("= missing", b.remainder_bytes, None, None, "estimate", "more than was requested"),
+        else ("= missing", b.remainder_bytes, None, None, origin, "more than was requested"),
         *((f"beside: {x.label}", x.bytes, x.low_bytes, x.high_bytes, x.origin, x.rule) for x in b.beside),
     ]
     columns = (
@@ -125,7 +132,7 @@ def at_contexts(plans: Sequence[Plan], title: str) -> Table:
         )
         for p in plans
     ]  # fmt: skip
-    return Table(title, columns, rows)
+    return table(title, columns, rows)
 
 
 def waste(p: Plan) -> Table:

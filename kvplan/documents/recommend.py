@@ -68,4 +68,6 @@ def _table(title: str, found: Sequence[Candidate]) -> Table:
         for c in found
     ]  # fmt: skip
     priced = any(c.cost_per_hour is not None for c in found)
-    return Table(title, columns if priced else columns[:-1], rows if priced else [r[:-1] for r in rows], index_columns=3)
+    return Table(
+        title, columns if priced else columns[:-1], rows if priced else [r[:-1] for r in rows], index_columns=3
+    )

@@ -8,7 +8,7 @@ from typing import Any
 
 from kvplan import __version__
 from kvplan.compare import number, resolve_dtype
-from kvplan.errors import UnknownName
+from kvplan.errors import KvplanError, UnknownName
 from kvplan.gpu import GpuSpec
 from kvplan.model import Line, ModelSpec, cost_line
 from kvplan.parallel import Parallelism
@@ -27,16 +27,22 @@ def answer(what: str) -> Document:
         return {"models": _models, "gpus": _gpus, "engines": _engines, "formats": _formats}[what]()
     try:
         return model_document(load_model(what))
-    except UnknownName as no_model:
+    except KvplanError as no_model:
         try:
             return gpu_document(load_gpu(what))
-        except UnknownName:
+        except UnknownName as no_gpu:
+            raise UnknownName(f"{no_model}; {no_gpu}") from None
+        except KvplanError:
             raise no_model from None
 
 
 def _document(tables: list[Table], payload: dict[str, Any], lead: str = "", notes: tuple[str, ...] = ()) -> Document:
     return Document(
-        command="show", lead=lead, tables=tables, payload={"command": "show", "version": __version__, **payload}, notes=notes
+        command="show",
+        lead=lead,
+        tables=tables,
+        payload={"command": "show", "version": __version__, **payload},
+        notes=notes,
     )
 
 
@@ -66,10 +72,10 @@ def model_document(spec: ModelSpec, lead: str = "") -> Document:
         ("Hub ids", "\n".join(spec.hub_ids) or "none"),
     ]
     facts = Table(spec.name, (Column("fact", "Fact"), Column("value", "Value")), rows)
-    return _document([facts, _cost(spec, line, fmt.name), _parts(spec)], payload, lead, spec.notes)
+    return _document([facts, _cost(line, fmt.name), _parts(spec)], payload, lead, spec.notes)
 
 
-def _cost(spec: ModelSpec, line: Line, dtype: str) -> Table:
+def _cost(line: Line, dtype: str) -> Table:
     """What a session costs, in exact bytes."""
     rows = [
         ("for each token", Quantity(number(line.bytes_per_token), "exact_bytes")),
@@ -141,7 +147,7 @@ def _models() -> Document:
     from kvplan.catalog import load_model, model_names
 
     specs = [load_model(name) for name in model_names()]
-    lines = [(s, cost_line(s, s.max_position_embeddings or 4096, resolve_dtype(s, "bf16"), Parallelism())) for s in specs]
+    lines = [cost_line(s, s.max_position_embeddings or 4096, resolve_dtype(s, "bf16"), Parallelism()) for s in specs]
     columns = (
         Column("model", "Model"),
         Column("attention", "Attention"),
@@ -151,9 +157,12 @@ def _models() -> Document:
         Column("max_position_embeddings", "Context", "tokens"),
     )
     rows = [
-        (s.name, s.attention_family, s.num_hidden_layers, number(x.bytes_per_token), x.fixed_bytes, s.max_position_embeddings)
-        for s, x in lines
-    ]
+        (
+            s.name, s.attention_family, s.num_hidden_layers, number(line.bytes_per_token), line.fixed_bytes,
+            s.max_position_embeddings,
+        )
+        for s, line in zip(specs, lines, strict=True)
+    ]  # fmt: skip
     table = Table(f"{len(specs)} models", columns, rows)
     return _document([table], {"models": [dict(zip([c.key for c in columns], r, strict=True)) for r in rows]})
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from kvplan import __version__
 from kvplan.charts import sessions
+from kvplan.documents._columns import table
 from kvplan.documents.fit import payload
 from kvplan.documents.plan_tables import spread
 from kvplan.errors import BadInput
@@ -83,15 +84,7 @@ def _table(results: Sequence[Result]) -> Table:
         Column("shortfall_bytes", "Short by", "bytes"),
         Column("error", "Refused because"),
     )
-    rows = [_row(r) for r in results]
-    kept = [n for n, column in enumerate(columns) if column.key not in _RARE or any(row[n] for row in rows)]
-    return Table(
-        "Scenarios", tuple(columns[n] for n in kept), [[row[n] for n in kept] for row in rows], index_columns=3
-    )  # fmt: skip
-
-
-_RARE = {"shortfall_bytes", "error"}
-"""Columns that only a sweep with such scenarios has."""
+    return table("Scenarios", columns, [_row(r) for r in results], index_columns=3)
 
 
 def _row(result: Result) -> tuple[Any, ...]:

@@ -1,10 +1,10 @@
 """The answer of `kvplan report`: a plan that people share, complete in one document.
 
-    question, answer    a paragraph, and a table with a column per model
-    cache               what `kvplan compare` says of one session
-    side by side        the plots of several models
-    each model          memory, capacity, flags, speed, checklist, sensitivity
-    sources, command    where figures are from, and how to find them again
+question, answer    a paragraph, and a table with a column per model
+cache               what `kvplan compare` says of one session
+side by side        the plots of several models
+each model          memory, capacity, flags, speed, checklist, sensitivity
+sources, command    where figures are from, and how to find them again
 """
 
 from __future__ import annotations
@@ -124,8 +124,12 @@ def _answer_table(studies: Sequence[Study]) -> Table:
     columns = (Column("figure", "Figure"), *(Column(s.name, s.name) for s in studies))
     fit = all(s.plan.fits for s in studies)
     by_model = [list(_figures(s, fit)) for s in studies]
-    rows = [(row[0][0], *(cell for _, cell in row)) for row in zip(*by_model, strict=True)]
-    return Table("The answer", columns, rows)
+    rows = [(figure[0][0], *(cell for _, cell in figure)) for figure in zip(*by_model, strict=True)]
+    return Table("The answer", columns, [row for row in rows if any(_is_known(cell) for cell in row[1:])])
+
+
+def _is_known(cell: Any) -> bool:
+    return (cell.value if isinstance(cell, Quantity) else cell) is not None
 
 
 def _figures(s: Study, all_fit: bool) -> Iterator[tuple[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from kvplan.documents import check, plan_tables
+from kvplan.documents import _columns, check, plan_tables
 from kvplan.documents.fit import flags
 from kvplan.documents.report.study import Study
 from kvplan.plan import Plan
@@ -45,15 +45,15 @@ def _memory_text(study: Study) -> str:
     p, b = study.plan, study.plan.budget
     if b.given_pool_bytes is not None:
         return f"The pool of {format_bytes(b.given_pool_bytes)} on each GPU was given, so no budget is made."
-    asked = f"Of the {format_bytes(b.gpu_total_bytes)} that the driver reports, {format_bytes(b.requested_bytes)} are requested"
+    total, requested = format_bytes(b.gpu_total_bytes), format_bytes(b.requested_bytes)
+    asked = f"Of the {total} that the driver reports, {requested} are requested"
     if p.fits:
         low, high = map(format_bytes, b.kv_pool_range)
         return f"{asked}; {format_bytes(b.kv_pool_bytes)} of them remain for the cache, {low} to {high}."
     needed = format_bytes(p.layout.needed_bytes(p.deployment.max_model_len))
-    found = "" if study.remedies else " No single change that was tried makes it fit."
     return (
         f"{asked}. One session of {plan_tables.length(p)} needs {needed} beside the other lines: "
-        f"{format_bytes(p.shortfall_bytes)} are missing.{found}"
+        f"{format_bytes(p.shortfall_bytes)} are missing.{plan_tables.without_remedy(p, study.remedies)}"
     )
 
 
@@ -118,7 +118,7 @@ def _speed_tables(study: Study) -> list[Table]:
         (batch, s.seconds, s.low_seconds, s.high_seconds, batch / s.seconds, 1 / s.seconds, s.read_bytes, s.bound)
         for batch, s in study.steps
     ]
-    caption = "Every session at its full length. Low and high: kernels at their best and at their worst (see the rules)."
+    caption = "Every session at its full length. Low and high: kernels at their best and at their worst (see Rules)."
     return [Table("One decode step by batch", columns, rows, caption)]
 
 
@@ -133,10 +133,9 @@ def _notches(p: Plan, moved: Sequence[Notch]) -> Table:
         Column("tokens_per_s", "Decode", "tokens_per_s"),
     )
     rows = [_notch_row("as planned", p, p), *(_notch_row(n.change, n.plan, p) for n in moved)]
-    refused = " ".join(f"{n.change} is refused: {n.refusal}." for n in moved if not n.plan)
-    return Table(
-        "What one notch changes", columns, rows, f"Sessions, tokens and speed of all replicas together. {refused}".strip()
-    )
+    refused = " ".join(f"{n.change} is refused: {n.refusal.rstrip('.')}." for n in moved if not n.plan)
+    caption = f"Sessions, tokens and speed of all replicas together. {refused}".strip()
+    return replace(_columns.table("What one notch changes", columns, rows), caption=caption)
 
 
 def _notch_row(change: str, q: Plan | None, p: Plan) -> tuple[object, ...]:

@@ -15,7 +15,8 @@ from kvplan.table import Column, Section, Table
 
 def sources(specs: Sequence[ModelSpec], studies: Sequence[Study]) -> Section:
     """Models, GPU and rules."""
-    models = Table("Models", (Column("model", "Model"), Column("source", "Source")), [(s.name, s.source) for s in specs])
+    columns = (Column("model", "Model"), Column("source", "Source"))
+    models = Table("Models", columns, [(s.name, s.source) for s in specs])
     if not studies:
         return Section("Sources", tables=[models, _rules([_CACHE])])
     p = studies[0].plan
@@ -32,7 +33,7 @@ _CACHE = (
 def _plan_rules(p: Plan) -> list[tuple[str, str]]:
     version = p.deployment.version or p.engine.default_version
     return [
-        ("KV pool", "what is requested (each budget says by what rule) less its lines; ranges add as independent errors do"),
+        ("KV pool", "what is requested (each budget says how) less its lines; ranges add as independent errors do"),
         ("blocks, tokens, sessions", f"as {p.engine.name} {version} computes them from the pool"),
         (
             "decode step",
@@ -40,7 +41,7 @@ def _plan_rules(p: Plan) -> list[tuple[str, str]]:
             f"Kernels reach {CENTRE.bandwidth:.0%} ({WORST.bandwidth:.0%} to {BEST.bandwidth:.0%}) of the datasheet's "
             f"bandwidth and {CENTRE.rate:.0%} ({WORST.rate:.0%} to {BEST.rate:.0%}) of its dense 16-bit rate",
         ),
-        ("longest, sessions, speed", "all sessions at the full context; a mix of shorter ones holds more and runs faster"),
+        ("sessions, speed", "all sessions at the full context; a mix of shorter ones holds more and runs faster"),
     ]
 
 
@@ -51,7 +52,7 @@ def _rules(rows: Sequence[tuple[str, str]]) -> Table:
 def reproduction(command: str) -> Section:
     """What to paste."""
     text = (
-        f"kvplan {__version__} finds this report again with the command below; `-o FILE` writes it, and the file's suffix "
-        "(.md, .html, .json) chooses the format."
+        f"kvplan {__version__} finds this report again with the command below; `-o FILE` writes it, and the file's "
+        "suffix (.md, .html, .json) chooses the format."
     )
     return Section("Reproduce", [text], code=[command])
