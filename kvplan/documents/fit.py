@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kvplan import __version__
 from kvplan.budget import Budget, Line
@@ -11,6 +11,9 @@ from kvplan.documents import plan_tables
 from kvplan.plan import Plan, at_context, plan
 from kvplan.remedies import Remedy, remedies, smallest_gpus
 from kvplan.table import Document, Section
+
+if TYPE_CHECKING:
+    from kvplan.roofline import Step
 
 
 def scenario_payload(p: Plan) -> dict[str, Any]:
@@ -84,17 +87,21 @@ def payload(p: Plan) -> dict[str, Any]:
             "fixed_bytes_per_session_per_rank": p.fixed_bytes_per_session_per_rank,
             "bytes_per_block": p.layout.bytes_per_block,
         },
-        "decode": p.step
-        and {
-            "batch": p.batch,
-            "step_s": p.step.seconds,
-            "step_low_s": p.step.low_seconds,
-            "step_high_s": p.step.high_seconds,
-            "tokens_per_s": p.tokens_per_s,
-            "bound": p.step.bound,
-        },
+        "decode": decode_payload(p.batch, p.step) if p.step else None,
         "notes": list(p.notes),
         "flags": {p.engine.name: p.engine.flags(p.deployment, p.max_batch)},
+    }
+
+
+def decode_payload(batch: int, step: Step) -> dict[str, Any]:
+    """One decode step of `batch` sessions over all replicas."""
+    return {
+        "batch": batch,
+        "step_s": step.seconds,
+        "step_low_s": step.low_seconds,
+        "step_high_s": step.high_seconds,
+        "tokens_per_s": batch / step.seconds,
+        "bound": step.bound,
     }
 
 

@@ -21,7 +21,11 @@ def answer(observed: Observed, found: Reconciliation, notes: Sequence[str]) -> D
     agreeing = sum(c.agrees for c in comparisons)
     made = found.given or found.free
     deployment = made.deployment if made else None
-    subject = f"{deployment.spec.name} under {observed.engine} {observed.version or ''}".strip() if deployment else observed.source
+    subject = (
+        f"{deployment.spec.name} under {observed.engine} {observed.version or ''}".strip()
+        if deployment
+        else observed.source
+    )
     return Document(
         command="reconcile",
         lead=f"{subject}: {agreeing} of {len(comparisons)} printed figures agree with the prediction.",

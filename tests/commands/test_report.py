@@ -53,9 +53,7 @@ def test_a_timestamp_stands_where_it_is_asked_for(run: Run) -> None:
 
 
 def test_the_command_that_reproduces_a_report_does(run: Run) -> None:
-    run(
-        f"{TWO} --engine sglang --kv-dtype fp8 --engine-arg page_size=64 --engine-arg disable_radix_cache=true -o a.json"
-    )
+    run(f"{TWO} --engine sglang --kv-dtype fp8 --engine-arg page_size=64 --engine-arg max_running_requests=9 -o a.json")
     first = json.loads(Path("a.json").read_text())
     again = json.loads(run(f"{first['reproduce'].removeprefix('kvplan ')} --format json").out)
 

@@ -23,8 +23,7 @@ fail     the maximum length fits       1.00 GiB short at 32k tokens
                                        → --context 16k
 warn     page size against the latent  a page is no multiple of 128 B
                                        → pages of 2 tokens
-pass     MLA decode kernel             vllm decodes the latent directly on
-                                       h200
+pass     MLA decode kernel             vllm decodes the latent directly on h200
 """
 
 

@@ -10,14 +10,14 @@ sources, command    where figures are from, and how to find them again
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from kvplan import __version__
 from kvplan.documents import compare, plan_tables
 from kvplan.documents.compare import Question
-from kvplan.documents.fit import payload, remedy_payload
 from kvplan.documents.report import figures
+from kvplan.documents.report.payload import of_comparison, of_study
 from kvplan.documents.report.sections import of_model, titled
 from kvplan.documents.report.sources import reproduction, sources
 from kvplan.documents.report.study import Study, study
@@ -49,7 +49,7 @@ def of_models(question: Question, colophon: Colophon) -> Document:
             Section("Cache of one session", [], comparison.tables, [*drawn.values()]),
             sources(question.specs, ()),
         ],
-        payload={"compare": _comparison_payload(comparison), "plans": []},
+        payload={"compare": of_comparison(comparison), "plans": []},
         notes=[*comparison.notes, *([] if drawn else [figures.MISSING])],
         colophon=colophon,
     )
@@ -74,7 +74,7 @@ def of_plans(studies: Sequence[Study], colophon: Colophon) -> Document:
         f"{plan_tables.setting(p)}? {_answer(studies)}",
         tables=[_answer_table(studies)],
         sections=[*body, sources(question.specs, studies)],
-        payload={"compare": _comparison_payload(comparison), "plans": [_study_payload(s) for s in studies]},
+        payload={"compare": of_comparison(comparison), "plans": [of_study(s) for s in studies]},
         notes=[*_notes(studies), *comparison.notes, *([] if shared else [figures.MISSING])],
         colophon=colophon,
     )
@@ -151,45 +151,6 @@ def _figures(s: Study, all_fit: bool) -> Iterator[tuple[str, Any]]:
     yield "Decode, each session", Quantity(1 / step.seconds if step else None, "tokens_per_s")
     yield "Bound by", step.bound if step else None
     yield "Fewest such GPUs", Quantity(s.smallest_gpus, "count")
-
-
-def _comparison_payload(comparison: Document) -> dict[str, Any]:
-    return {key: value for key, value in comparison.payload.items() if key in {"rows", "alternatives"}}
-
-
-def _study_payload(s: Study) -> dict[str, Any]:
-    """What `fit --format json` has of this plan, and what only a report has."""
-    return {
-        **payload(s.plan),
-        "remedies": [remedy_payload(r) for r in s.remedies],
-        "smallest_gpus": s.smallest_gpus,
-        "contexts": [
-            {
-                "context": p.deployment.max_model_len,
-                "batch": p.batch,
-                "session_bytes_reserved": p.session_bytes_reserved,
-                "tokens_per_s": p.tokens_per_s,
-            }
-            for p in s.at_contexts
-        ],
-        "decode_by_batch": [
-            {
-                "batch": batch,
-                "step_s": step.seconds,
-                "step_low_s": step.low_seconds,
-                "step_high_s": step.high_seconds,
-                "tokens_per_s": batch / step.seconds,
-                "bound": step.bound,
-            }
-            for batch, step in s.steps
-        ],
-        "checklist": [asdict(item) for item in s.items],
-        "sensitivity": [
-            {"change": n.change, **payload(n.plan)} if n.plan else {"change": n.change, "error": n.refusal}
-            for n in s.notches
-        ],
-        "sources": {"model": s.plan.deployment.spec.source, "gpu": dict(s.plan.deployment.gpu.sources)},
-    }
 
 
 def _notes(studies: Sequence[Study]) -> Iterator[str]:
