@@ -151,20 +151,19 @@ def _models() -> Document:
     columns = (
         Column("model", "Model"),
         Column("attention", "Attention"),
-        Column("num_hidden_layers", "Layers", "count"),
-        Column("bytes_per_token", "Per token, bf16", "exact_bytes"),
+        Column("bytes_per_token", "Per token", "exact_bytes"),
         Column("fixed_bytes", "Fixed", "bytes"),
         Column("max_position_embeddings", "Context", "tokens"),
     )
     rows = [
-        (
-            s.name, s.attention_family, s.num_hidden_layers, number(line.bytes_per_token), line.fixed_bytes,
-            s.max_position_embeddings,
-        )
+        (s.name, s.attention_family, number(line.bytes_per_token), line.fixed_bytes, s.max_position_embeddings)
         for s, line in zip(specs, lines, strict=True)
-    ]  # fmt: skip
-    table = Table(f"{len(specs)} models", columns, rows)
-    return _document([table], {"models": [dict(zip([c.key for c in columns], r, strict=True)) for r in rows]})
+    ]
+    plain = [
+        dict(zip([c.key for c in columns], row, strict=True), num_hidden_layers=s.num_hidden_layers)
+        for s, row in zip(specs, rows, strict=True)
+    ]
+    return _document([Table(f"{len(specs)} models and their cache in bf16", columns, rows)], {"models": plain})
 
 
 def _gpus() -> Document:
