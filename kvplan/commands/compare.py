@@ -35,7 +35,6 @@ def register(app: typer.Typer) -> None:
         from kvplan.catalog import load_model
         from kvplan.documents.compare import Question, answer, chart
         from kvplan.formats import write
-        from kvplan.formats.plot import save
 
         question = Question(
             specs=tuple(load_model(m) for m in dict.fromkeys(models)),
@@ -47,5 +46,7 @@ def register(app: typer.Typer) -> None:
             explain=explain,
         )
         if plot:
+            from kvplan.formats.plot import save
+
             save(chart(question), plot)
         write(answer(question), format, output)

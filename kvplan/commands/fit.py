@@ -27,15 +27,16 @@ def register(app: typer.Typer) -> None:
 
         Example: kvplan fit deepseek-r1 --gpu h200 --gpus 8 --context 8k
         """
-        from kvplan.charts import memory
         from kvplan.documents.fit import answer
         from kvplan.formats import write
-        from kvplan.formats.plot import save
         from kvplan.plan import plan
 
         scenario, lengths = read(model)
         answered = plan(scenario)
         if plot:
+            from kvplan.charts import memory
+            from kvplan.formats.plot import save
+
             save(memory([answered]), plot)
         write(answer(answered, lengths), format, output)
         if check and not answered.fits:

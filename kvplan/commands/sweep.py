@@ -27,11 +27,12 @@ def register(app: typer.Typer) -> None:
         from kvplan.commands.progress import tracked
         from kvplan.documents.sweep import answer, chart
         from kvplan.formats import write
-        from kvplan.formats.plot import save
         from kvplan.sweep import read_scenarios, run
 
         rows = read_scenarios(file)
         results = list(tracked(run(rows), len(rows), "scenarios"))
         if plot:
+            from kvplan.formats.plot import save
+
             save(chart(results), plot)
         write(answer(results), format, output)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kvplan import __version__
-from kvplan.charts import cache, lengths
 from kvplan.compare import Row, compare, crossover_tp, explain, has_mha_counterpart, resolve_dtype, variant
 from kvplan.errors import Unsupported
-from kvplan.formats.plot import LineChart
 from kvplan.model import ModelSpec
 from kvplan.storage import KvFormat
 from kvplan.table import Column, Document, Table
 from kvplan.units import format_bytes, format_exact_bytes, format_tokens
+
+if TYPE_CHECKING:
+    from kvplan.formats.plot import LineChart
 
 DEFAULT_AGAINST = ("mha", "mqa", "gqa:8", "mla")
 SIZES = "Sizes: 1 KiB = 1,024 B, 1 GiB = 2^30 B; k = 1,024 tokens."
@@ -96,6 +97,8 @@ def answer(question: Question) -> Document:
 
 def chart(question: Question) -> LineChart:
     """A session's bytes against context, from the shortest asked (or 4k) to the longest."""
+    from kvplan.charts import cache, lengths
+
     contexts = lengths(max(question.contexts), question.contexts)
     return cache(question.rows(contexts, (question.tp,)))
 

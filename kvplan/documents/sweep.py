@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kvplan import __version__
-from kvplan.charts import sessions
 from kvplan.documents._columns import table
 from kvplan.documents.fit import payload
 from kvplan.documents.plan_tables import spread
 from kvplan.errors import BadInput
-from kvplan.formats.plot import LineChart
 from kvplan.plan import Plan
 from kvplan.sweep import Result
 from kvplan.table import Column, Document, Table
+
+if TYPE_CHECKING:
+    from kvplan.formats.plot import LineChart
 
 
 def result_payload(result: Result) -> dict[str, Any]:
@@ -34,6 +35,8 @@ def answer(results: Sequence[Result]) -> Document:
 
 def chart(results: Sequence[Result]) -> LineChart:
     """Sessions against context: a line for all scenarios that differ in nothing else. BadInput where none fits."""
+    from kvplan.charts import sessions
+
     plans = [r.plan for r in results if r.plan and r.plan.batch]
     if not plans:
         raise BadInput("--plot: no scenario of this sweep fits, so there are no sessions to draw")
