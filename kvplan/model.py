@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -105,9 +105,10 @@ class OtherWeight:
 class Quantization:
     """What a checkpoint says of its weights and of its KV cache.
 
-    `quant_method`: as the config names it. `weight_format`: fp8, int4, nvfp4, mxfp4 ... `block`: elements that share a
-    scale. `expert_format`: where routed experts differ. `unquantized`: parts kept in the model's dtype. `kv_cache_dtype`: a KV dtype that the checkpoint asks for,
-    `none` where it says explicitly that KV is not quantized, None where it says nothing. FP8 weights never imply FP8 KV.
+    `quant_method`: as the config names it. `weight_format`: fp8, int4, nvfp4, mxfp4 ... `expert_format`: where routed
+    experts differ. `block`: elements that share a scale. `unquantized`: parts kept in the model's dtype.
+    `kv_cache_dtype`: a KV dtype that the checkpoint asks for, `none` where it says explicitly that KV is not quantized,
+    None where it says nothing. FP8 weights never imply FP8 KV.
     """
 
     quant_method: str
@@ -122,7 +123,8 @@ class Quantization:
 class ModelSpec:
     """One model: where its figures come from, its layers, and what engines read beside them.
 
-    `hub_ids`: repositories that share this geometry, quantized copies too. `mtp`: the layers of the multi-token
+    `hub_ids`: repositories that share this geometry, quantized copies too. `mamba_ssm_dtype`: what the config states of
+    recurrent states (None: nothing). `mtp`: the layers of the multi-token
     prediction module, which cost cache only when speculation is on.
     """
 
@@ -137,6 +139,7 @@ class ModelSpec:
     architecture: str | None = None
     hub_ids: tuple[str, ...] = ()
     tie_word_embeddings: bool = False
+    mamba_ssm_dtype: str | None = None
     rope_scaling: RopeScaling | None = None
     quantization: Quantization | None = None
     mtp: tuple[LayerGroup, ...] = ()
@@ -202,8 +205,12 @@ def _terms(
 
 
 def _read_tensors(attention: Attention) -> tuple[CacheTensor, ...]:
-    """What a step reads: a layer that shares another's cache reads that one."""
-    return attention.source.tensors() if attention.kind == "shared" else attention.tensors()
+    """What a step reads: a layer that shares another's cache, or its compressed records, reads those."""
+    if attention.kind == "shared":
+        return attention.source.tensors()
+    if attention.kind == "compressed" and not attention.owns_entries:
+        return replace(attention, owns_entries=True).tensors()
+    return attention.tensors()
 
 
 @lru_cache(maxsize=4096)

@@ -19,6 +19,7 @@ class CompressedAttention:
 
     `compressor_overlap`: the compressor sees two neighbouring groups at once and keeps both halves in its state.
     `owns_entries` False: another layer holds the compressed records (DeepSeek-V4.1 `kv_source_layer_ids`).
+    `index_from_latent`: the index key is made of the compressed record and needs no compressor of its own (V4.1).
     """
 
     kind: Literal["compressed"] = "compressed"
@@ -32,6 +33,7 @@ class CompressedAttention:
     q_lora_rank: int | None = None
     o_lora_rank: int | None = None
     o_groups: int | None = None
+    index_from_latent: bool = False
     index_head_dim: int | None = None
     index_n_heads: int | None = None
     index_topk: int | None = None
@@ -65,7 +67,9 @@ class CompressedAttention:
             return window
         law = PerToken(self.compress_ratio)
         parts = [*window, *self._record(law, Window(self.index_topk) if self.index_topk else None)]
-        parts.append(self._state(self.head_dim))
+        if self.compress_ratio > 1:
+            parts.append(self._state(self.head_dim))
         if self.index_head_dim:
-            parts += [CacheTensor("index_k", 1, self.index_head_dim, law), self._state(self.index_head_dim)]
+            parts.append(CacheTensor("index_k", 1, self.index_head_dim, law))
+            parts += [] if self.index_from_latent else [self._state(self.index_head_dim)]
         return tuple(parts)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kvplan.attention.gqa import GroupedQueryAttention
+from kvplan.attention.mla import MultiHeadLatentAttention
 from kvplan.cache import CacheTensor
 from kvplan.matrix import Weight
 
@@ -39,10 +40,11 @@ class NoCache:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedCache:
-    """Attention that reads the K and V of an earlier layer (Gemma-3n `num_kv_shared_layers`) and stores none."""
+    """Attention that reads the cache of an earlier layer and stores none: K and V (Gemma-3n `num_kv_shared_layers`,
+    cross-layer attention), or the latent (`kv_source_layers`)."""
 
     kind: Literal["shared"] = "shared"
-    source: GroupedQueryAttention
+    source: GroupedQueryAttention | MultiHeadLatentAttention
 
     @property
     def layer_type(self) -> str:

@@ -14,6 +14,8 @@ from kvplan.errors import BadInput
 from kvplan.hf.names import LARGEST, LARGEST_OTHER, SPELLINGS
 
 _SHOWN = 60
+_NOTED = ("sliding_window",)
+"""Meanings whose other spellings are worth a remark: packagers rename this one."""
 
 
 def shown(value: object) -> str:
@@ -25,20 +27,30 @@ def shown(value: object) -> str:
 class Fields:
     """The keys of one JSON object. `where` names file and section; `read` collects the keys that rules used.
 
-    `defaults`: sizes of the transformers class, which hold for keys that are absent; `nested`: whether they may be
-    used without asking. `notes`: what a person should know of the reading.
+    `defaults`: sizes of the transformers class, which hold for absent keys of a nested object. `wrapper`: the object
+    that this one is nested in, None for a flat file. `notes`: what a person should know of the reading.
     """
 
     def __init__(
-        self, raw: Mapping[str, Any], where: str, *, defaults: Mapping[str, int] | None = None, nested: bool = False
+        self,
+        raw: Mapping[str, Any],
+        where: str,
+        *,
+        defaults: Mapping[str, int] | None = None,
+        wrapper: Fields | None = None,
     ) -> None:
         self.raw = raw
         self.where = where
         self.defaults = defaults or {}
-        self.nested = nested
+        self.wrapper = wrapper
         self.read: set[str] = set()
         self.sections: dict[str, Fields] = {}
         self.notes: list[str] = []
+
+    @property
+    def nested(self) -> bool:
+        """Whether absent keys mean class defaults."""
+        return self.wrapper is not None
 
     def note(self, text: str) -> None:
         """Keep a remark once."""
@@ -73,12 +85,14 @@ class Fields:
         if not found:
             return None
         first, *others = found
+        if name in _NOTED and first != name:
+            self.note(f"{first} is read as {name}")
         for other in others:
             if found[other] != found[first]:
                 raise self.bad(other, f"disagrees with {first}: {shown(found[first])}; they mean the same")
         return found[first]
 
-    def _key(self, name: str) -> str:
+    def key(self, name: str) -> str:
         """The spelling that the file uses."""
         return next((k for k in (name, *SPELLINGS.get(name, ())) if self.raw.get(k) is not None), name)
 
@@ -88,10 +102,10 @@ class Fields:
         if value is None:
             return default
         if not isinstance(value, int) or isinstance(value, bool):
-            raise self.bad(self._key(name), "is not a whole number")
+            raise self.bad(self.key(name), "is not a whole number")
         most = LARGEST.get(name, LARGEST_OTHER)
         if not least <= value <= most:
-            raise self.bad(self._key(name), f"is outside {least}..{most}")
+            raise self.bad(self.key(name), f"is outside {least}..{most}")
         return value
 
     def one_count(self, key: str) -> int | None:
@@ -121,6 +135,13 @@ class Fields:
         self.note(f"{name} is absent: {default}, the default of the transformers class")
         return default
 
+    def optional_size(self, name: str, *, least: int = 1) -> int | None:
+        """A size that a model may lack: absent from a flat file it is None, from a nested one the class default."""
+        if self.absent(name) and not self.nested:
+            return None
+        value = self.count(name, least=least)
+        return self.size(name) if value is None else value
+
     def size_from_zero(self, name: str) -> int:
         """A size that may be 0 (GLM-5.3's `qk_rope_head_dim`)."""
         value = self.count(name, least=0)
@@ -139,30 +160,30 @@ class Fields:
         if value is None:
             return default
         if not isinstance(value, bool):
-            raise self.bad(self._key(name), "is neither true nor false")
+            raise self.bad(self.key(name), "is neither true nor false")
         return value
 
     def number(self, name: str) -> float | None:
-        """A finite positive number, or None."""
+        """A finite number that is not negative, or None."""
         value = self.value(name)
         if value is None:
             return None
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e12:
-            raise self.bad(self._key(name), "is not a positive number")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e12:
+            raise self.bad(self.key(name), "is not a number from 0 up")
         return float(value)
 
     def text(self, name: str) -> str | None:
         """A string, or None."""
         value = self.value(name)
         if value is not None and not isinstance(value, str):
-            raise self.bad(self._key(name), "is not a string")
+            raise self.bad(self.key(name), "is not a string")
         return value
 
     def sequence(self, name: str) -> Sequence[Any] | None:
         """A list, or None."""
         value = self.value(name)
         if value is not None and not isinstance(value, list):
-            raise self.bad(self._key(name), "is not a list")
+            raise self.bad(self.key(name), "is not a list")
         return value
 
     def indices(self, name: str, *, first: int = 0) -> frozenset[int] | None:
@@ -174,6 +195,21 @@ class Fields:
             if not isinstance(value, int) or isinstance(value, bool) or not first <= value < LARGEST["num_hidden_layers"]:
                 raise self.bad(name, f"is not a list of layer indices from {first}")
         return frozenset(v - first for v in values)
+
+    def overlaid(self, values: Mapping[str, Any]) -> Fields:
+        """The same object with some figures replaced, under all their spellings; reading is still remembered here."""
+        hidden = {key for name in values for key in SPELLINGS.get(name, ())}
+        raw = {key: value for key, value in self.raw.items() if key not in hidden} | dict(values)
+        other = Fields(raw, self.where, defaults=self.defaults, wrapper=self.wrapper)
+        other.read, other.sections, other.notes = self.read, self.sections, self.notes
+        self.read |= hidden & self.raw.keys()
+        return other
+
+    def at(self, layer: int) -> Fields:
+        """One layer's view: transformers 5 writes what differs by layer into `per_layer_config`."""
+        by_layer = self.section("per_layer_config")
+        values = by_layer.section(str(layer)) if by_layer is not None else None
+        return self if values is None else self.overlaid(values.raw)
 
     def section(self, name: str) -> Fields | None:
         """A nested object under its own name, remembered so that its unread keys count too."""

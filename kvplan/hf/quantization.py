@@ -27,7 +27,7 @@ def quantization(
 ) -> Quantization | None:
     """From `quantization_config` of the first of `nodes` that has one (wrapper, then decoder), and from the JSON
     `beside` the config (hf_quant_config.json). None where neither says anything."""
-    raw = next((n["quantization_config"] for n in nodes if n.get("quantization_config") is not None), {})
+    raw: Any = next((n["quantization_config"] for n in nodes if n.get("quantization_config") is not None), {})
     inside = Fields({"quantization_config": raw}, where).section("quantization_config")
     outside = Fields(beside or {"quantization": {}}, "hf_quant_config.json").section("quantization")
     sections = [s for s in (inside, outside) if s is not None and s.raw]

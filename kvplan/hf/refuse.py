@@ -22,10 +22,10 @@ _DECISIVE = re.compile(
 """Words that decide the cache: only the exact names below may go unread."""
 _KNOWN_HARMLESS = frozenset(
     (
-        # implementation and training
+        # implementation, training, and choices of MLC-LLM's runtime
         "chunk_size_feed_forward", "use_mamba_kernels", "use_mambapy", "prefill_chunk_size", "seconds_per_chunk",
         "chunk_size", "mamba_chunk_size", "loss_chunk_size", "use_unified_vision_chunk", "audio_chunk_size",
-        "context_window_size", "global_compression_ratio", "sparsity_config",
+        "global_compression_ratio", "sparsity_config", "context_window_size", "attention_sink_size",
         # biases, activations and scales of layers whose shape other keys give
         "add_bias_linear", "mamba_conv_bias", "mamba_proj_bias", "use_conv_bias", "conv_bias", "mamba_hidden_act",
         "hidden_mamba_act", "mamba_rms_norm", "mamba_norm_before_gate", "mamba_dt_rank", "mamba_use_mlp",
@@ -42,7 +42,7 @@ _KNOWN_HARMLESS = frozenset(
     )
 )  # fmt: skip
 _SUGGESTIVE = re.compile(
-    r"latent|shar|state|memory|sink|sparse|hybrid|local|global|landmark|evict|cross|interval|period|every|delta|head"
+    r"latent|shar|state|memory|sink(?!horn)|sparse|hybrid|local|global|landmark|evict|cross|interval|period|every|delta|head"
     r"|group|\bkv|kv_|_kv|linear",
     re.IGNORECASE,
 )
