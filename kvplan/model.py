@@ -60,17 +60,33 @@ def layer_ranges(indices: Iterable[int]) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OtherWeight:
+    """Parameters that no attention kind and no MLP declares: a final norm, learned positions, an encoder, a gate.
+
+    `units`: shares that ranks divide (1: a copy on each). `buffer`: a table that engines compute when they load (rotary
+    cosines and sines): memory, but no parameter.
+    """
+
+    part: Part
+    numel: int
+    units: int = 1
+    buffer: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LayerGroup:
     """Layers that are alike. `layers`: their indices, as `layer_indices` reads them.
 
     `attention` holds one kind, or several where one layer runs several (Falcon-H1's attention beside Mamba-2,
-    LongCat-Flash's two attentions). `norm_elements`: elements of one layer's norms outside its mixers.
+    LongCat-Flash's two attentions). `norm_elements`: elements of one layer's norms outside its mixers. `other_weights`:
+    what else one layer holds.
     """
 
     layers: str
     attention: tuple[Attention, ...]
     mlp: Mlp | None = None
     norm_elements: int = 0
+    other_weights: tuple[OtherWeight, ...] = ()
 
     @property
     def indices(self) -> tuple[int, ...]:
@@ -94,25 +110,29 @@ class RopeScaling:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OtherWeight:
-    """Parameters outside the decoder's layers: final norm, learned positions, a vision or audio encoder."""
+class PartFormat:
+    """The weight format of one part of a model (`experts`), or of one module in it (`attention.o_proj`).
 
-    part: Part
-    numel: int
+    `weight_format`: a name of `kvplan.weight_formats`; `none` for the model's own dtype.
+    """
+
+    part: str
+    weight_format: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantization:
     """What a checkpoint says of its weights and of its KV cache.
 
-    `quant_method`: as the config names it. `weight_format`: fp8, int4, nvfp4, mxfp4 ... `expert_format`: where routed
-    experts differ. `block`: elements that share a scale. `unquantized`: parts kept in the model's dtype.
-    `kv_cache_dtype`: a KV dtype that the checkpoint asks for, `none` where it says explicitly that KV is not quantized,
-    None where it says nothing. FP8 weights never imply FP8 KV.
+    `quant_method`: as the config names it. `weight_format`: of linear layers (fp8_block, int4, nvfp4 ...), embedding and
+    head excepted; `part_formats`: what differs. `expert_format`, `block`, `unquantized`: the config's own words for
+    them. `kv_cache_dtype`: a KV dtype that the checkpoint asks for, `none` where it says explicitly that KV is not
+    quantized, None where it says nothing. FP8 weights never imply FP8 KV.
     """
 
     quant_method: str
     weight_format: str | None = None
+    part_formats: tuple[PartFormat, ...] = ()
     expert_format: str | None = None
     block: tuple[int, ...] | None = None
     unquantized: tuple[str, ...] = ()
