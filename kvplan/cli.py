@@ -20,10 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+_SHARED = {"options", "progress", "scenario"}
+
+
 def verbs() -> list[str]:
-    """Module names of `kvplan.commands` that hold a verb; `options` and `progress` are shared, `import_` is the verb `import`."""
+    """Module names of `kvplan.commands` that hold a verb; `_SHARED` are helpers, `import_` is the verb `import`."""
     modules = {p.name.partition(".")[0] for p in (Path(__file__).parent / "commands").iterdir()}
-    return sorted(m.rstrip("_") for m in modules if not m.startswith("_") and m not in {"options", "progress"})
+    return sorted(m.rstrip("_") for m in modules if not m.startswith("_") and m not in _SHARED)
 
 
 class Verbs(TyperGroup):

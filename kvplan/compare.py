@@ -69,9 +69,11 @@ def as_heads(attention: Attention, kv_heads: int | None) -> Attention:
 
 
 def as_latent(attention: Attention) -> Attention:
-    """The same layer as MLA with DeepSeek's latent; layers without a cache of heads stay."""
+    """The same layer as MLA: with its own latent and no indexer, or DeepSeek's; layers without heads stay."""
     if attention.kind == "shared":
         attention = attention.source
+    if attention.kind == "mla":
+        return replace(attention, index_head_dim=None, index_topk=None, index_n_heads=None, shares_index=False)
     if attention.kind not in {"gqa", "compressed"}:
         return attention
     return MultiHeadLatentAttention(
@@ -146,7 +148,7 @@ def compare_row(
         session_bytes_per_rank=session,
         session_bytes_all_ranks=int(session_bytes_all_ranks(spec, tokens, fmt, parallel)),
         batch_bytes_per_rank=session * batch,
-        saving_vs_mha=_saving(session, mha, KvFormat(fmt.name, fmt.default), tokens, parallel) if mha else None,
+        saving_vs_mha=_saving(session, mha, fmt.plain(), tokens, parallel) if mha else None,
         saving_vs_baseline=(
             _saving(session, baseline, kv_format(baseline.torch_dtype), tokens, parallel) if baseline else None
         ),
@@ -183,8 +185,8 @@ def crossover_tp(sharded: ModelSpec, copied: ModelSpec, fmt: KvFormat, limit: in
     """
     tp = 1
     while tp <= limit:
-        first, second = (cost_line(s, 1, fmt, Parallelism(tp=tp)).bytes_per_token for s in (sharded, copied))
-        if first < second:
+        shared = cost_line(sharded, 1, fmt.plain(), Parallelism(tp=tp)).bytes_per_token
+        if shared < cost_line(copied, 1, fmt, Parallelism(tp=tp)).bytes_per_token:
             return tp if tp > 1 else None
         tp *= 2
     return None

@@ -111,10 +111,7 @@ class RopeScaling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartFormat:
-    """The weight format of one part of a model (`experts`), or of one module in it (`attention.o_proj`).
-
-    `weight_format`: a name of `kvplan.weight_formats`; `none` for the model's own dtype.
-    """
+    """A part of the model (`kvplan.matrix.Part`) that is stored in a format of its own."""
 
     part: str
     weight_format: str
@@ -124,17 +121,16 @@ class PartFormat:
 class Quantization:
     """What a checkpoint says of its weights and of its KV cache.
 
-    `quant_method`: as the config names it. `weight_format`: of linear layers (fp8_block, int4, nvfp4 ...), embedding and
-    head excepted; `part_formats`: what differs. `expert_format`, `block`, `unquantized`: the config's own words for
-    them. `kv_cache_dtype`: a KV dtype that the checkpoint asks for, `none` where it says explicitly that KV is not
-    quantized, None where it says nothing. FP8 weights never imply FP8 KV.
+    `quant_method`: as the config names it. `weight_format`: fp8, int4, nvfp4, mxfp4 ... `block`: elements that share a
+    scale. `parts`: those in another format (FP4 experts beside FP8). `unquantized`: parts kept in the model's dtype.
+    `kv_cache_dtype`: a KV dtype that the checkpoint asks for, `none` where it says explicitly that KV is not quantized,
+    None where it says nothing. FP8 weights never imply FP8 KV.
     """
 
     quant_method: str
     weight_format: str | None = None
-    part_formats: tuple[PartFormat, ...] = ()
-    expert_format: str | None = None
     block: tuple[int, ...] | None = None
+    parts: tuple[PartFormat, ...] = ()
     unquantized: tuple[str, ...] = ()
     kv_cache_dtype: str | None = None
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from kvplan.budget import Budget, given_pool
-from kvplan.compare import number, resolve_dtype
+from kvplan.compare import number
 from kvplan.engines import engine as find_engine
 from kvplan.engines.base import Capacity, Deployment, Engine, Layout
 from kvplan.errors import BadInput
@@ -123,7 +123,7 @@ def plan(scenario: Scenario) -> Plan:
 
 def _answer(scenario: Scenario, engine: Engine, deployment: Deployment, layout: Layout, budget: Budget) -> Plan:
     pool, tokens, spec = budget.kv_pool_bytes, deployment.max_model_len, deployment.spec
-    fmt = resolve_dtype(spec, layout.kv_dtype)
+    fmt = layout.kv_format
     line = cost_line(spec, tokens, fmt, deployment.parallel)
     max_batch = int(layout.max_batch(pool, tokens))
     return Plan(
@@ -148,7 +148,7 @@ def _answer(scenario: Scenario, engine: Engine, deployment: Deployment, layout: 
 def _step(deployment: Deployment, layout: Layout, batch: int) -> Step | None:
     from kvplan.roofline import decode_step
 
-    return decode_step(deployment, layout.kv_dtype, batch) if batch else None
+    return decode_step(deployment, layout.kv_format, batch) if batch else None
 
 
 def _notes(deployment: Deployment, layout: Layout, budget: Budget) -> tuple[str, ...]:

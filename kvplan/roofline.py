@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Literal
 from kvplan.arith import cdiv
 from kvplan.attention import Attention
 from kvplan.cache import CacheTensor
-from kvplan.compare import resolve_dtype
 from kvplan.mlp import MoeMlp
 from kvplan.model import LayerGroup, ModelSpec
 from kvplan.parallel import Parallelism, stage_layers
@@ -183,13 +182,13 @@ def _op_seconds(op: Op, batch: int, gpu: GpuSpec, eff: Efficiency, parallel: Par
         return op.count * max(eff.collective_floor_s, moved), "launch"
     floor = eff.attention_floor_s if op.kind == "attention" else eff.gemm_floor_s
     memory = op_bytes(op, batch, parallel.dp) / ((gpu.bytes_per_s or 0.0) * eff.bandwidth)
-    compute = batch * op.flops / (_peak_flops(gpu) * eff.rate)
+    compute = batch * op.flops / (peak_flops(gpu) * eff.rate)
     slowest = max(floor, memory, compute)
     bound: Bound = "launch" if slowest == floor else "memory" if slowest == memory else "compute"
     return op.count * slowest, bound
 
 
-def _peak_flops(gpu: GpuSpec) -> float:
+def peak_flops(gpu: GpuSpec) -> float:
     """Dense rate of the 16-bit tensor cores, in which decode attention and most GEMMs accumulate."""
     return gpu.flops_per_s.of("bf16") or gpu.flops_per_s.of("fp16") or 0.0
 
@@ -203,22 +202,23 @@ def step_seconds(ops: tuple[Op, ...], batch: int, gpu: GpuSpec, eff: Efficiency,
     return totals
 
 
-def decode_step(deployment: Deployment, kv_dtype: str, batch: int) -> Step | None:
+def decode_step(deployment: Deployment, kv_format: KvFormat, batch: int) -> Step | None:
     """One step of `batch` sessions of full length on every replica; None where the GPU's peaks are unknown.
 
-    With pipeline parallelism each stage works on its own share of the batch at once, so a step of the whole batch
-    lasts as long as its slowest stage works on all of it.
+    With pipeline parallelism the batch is cut into as many micro-batches as there are stages; a token passes through
+    all stages, each as slow as the fullest, while the other micro-batches keep them busy.
     """
     gpu, parallel, spec = deployment.gpu, deployment.parallel, deployment.spec
-    if not gpu.bytes_per_s or not _peak_flops(gpu):
+    if not gpu.bytes_per_s or not peak_flops(gpu):
         return None
-    ops = operations(spec, deployment.max_model_len, resolve_dtype(spec, kv_dtype), parallel)
-    centre = step_seconds(ops, batch, gpu, CENTRE, parallel)
+    ops = operations(spec, deployment.max_model_len, kv_format, parallel)
+    stages, share = parallel.pp, cdiv(batch, parallel.pp)
+    centre = step_seconds(ops, share, gpu, CENTRE, parallel)
     return Step(
-        seconds=sum(centre.values()),
-        low_seconds=sum(step_seconds(ops, batch, gpu, BEST, parallel).values()),
-        high_seconds=sum(step_seconds(ops, batch, gpu, WORST, parallel).values()),
+        seconds=stages * sum(centre.values()),
+        low_seconds=stages * sum(step_seconds(ops, share, gpu, BEST, parallel).values()),
+        high_seconds=stages * sum(step_seconds(ops, share, gpu, WORST, parallel).values()),
         bound=max(centre, key=lambda k: centre[k]),
-        read_bytes=int(sum(op.count * op_bytes(op, batch, parallel.dp) for op in ops if op.kind != "collective")),
-        flops=sum(op.count * op.flops for op in ops) * batch,
+        read_bytes=int(sum(op.count * op_bytes(op, share, parallel.dp) for op in ops if op.kind != "collective")),
+        flops=sum(op.count * op.flops for op in ops) * share,
     )

@@ -16,6 +16,7 @@ from kvplan.plan import Plan, Scenario, plan
 from kvplan.units import parse_bytes, parse_tokens
 
 MAX_SCENARIOS = 1_000_000
+MAX_FILE_BYTES = 64 * 2**20
 _KEYS = frozenset(f.name for f in fields(Scenario)) | {"id"}
 _SIZES = frozenset({"kv_pool_bytes"})
 _COUNTS = ("gpus", "tp", "pp", "dp", "dcp", "ep", "max_num_seqs", "max_num_batched_tokens", "block_size")
@@ -35,9 +36,12 @@ def read_scenarios(path: Path) -> list[dict[str, Any]]:
 
     `{defaults: {...}, scenarios: [{...}]}` or `{defaults: {...}, grid: {tp: [1, 2], context: [4k, 32k]}}`.
     """
-    from kvplan.catalog import read_mapping
+    from kvplan.files import read_bytes
+    from kvplan.strict_yaml import parse
 
-    content = read_mapping(path)
+    content = parse(read_bytes(path, MAX_FILE_BYTES), str(path))
+    if not isinstance(content, dict):
+        raise BadInput(f"{path}: a sweep is a mapping of defaults, and scenarios or a grid")
     for key in content:
         if key not in {"defaults", "scenarios", "grid"}:
             raise UnknownName.of("key", str(key), ("defaults", "scenarios", "grid"), where=f"{path}: ")

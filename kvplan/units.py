@@ -6,7 +6,10 @@ refused. Lengths count tokens: `4k` is 4 x 1024 and `1M` is 1024 x 1024, as cont
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 from fractions import Fraction
 
 from kvplan.errors import BadInput
@@ -53,12 +56,44 @@ def _in_range(value: int, most: int, where: str, *, least: int = 0) -> int:
     return value
 
 
+@dataclass(frozen=True, slots=True)
+class Ladder:
+    """The units in which a quantity is written, largest first, and the one to prefer where a column shares one."""
+
+    steps: tuple[tuple[float, str], ...]
+    preferred: str
+
+    def step(self, value: float) -> tuple[float, str]:
+        """Size and name of the largest unit that is not above `value`; the smallest unit below all of them."""
+        return next((step for step in self.steps if abs(value) >= step[0]), self.steps[-1])
+
+    def common_step(self, values: Iterable[float]) -> tuple[float, str] | None:
+        """One unit in which all `values` read well: from 0.01 to 9,999 in the preferred unit, else from 1.
+
+        None where no unit holds both the smallest and the largest; zero reads well in any.
+        """
+        sizes = [abs(value) for value in values if value]
+        preferred = next(step for step in self.steps if step[1] == self.preferred)
+        if not sizes or (min(sizes) >= preferred[0] / 100 and max(sizes) < preferred[0] * 10_000):
+            return preferred
+        size, name = self.step(min(sizes))
+        return (size, name) if max(sizes) < size * 10_000 else None
+
+
+BYTES = Ladder(((TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB"), (1, "B")), "GiB")
+SECONDS = Ladder(((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")), "ms")
+
+
+def decimal_ladder(unit: str) -> Ladder:
+    """Decimal prefixes, as bandwidth and flop/s are quoted: 'B/s' -> PB/s .. B/s."""
+    prefixes = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+    return Ladder(tuple((size, prefix + unit) for size, prefix in prefixes), "T" + unit)
+
+
 def format_bytes(value: float) -> str:
     """Bytes for people, in powers of 1024 and named so: 70272 -> '68.62 KiB'."""
-    for size, name in ((TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
-        if abs(value) >= size:
-            return f"{value / size:,.2f} {name}"
-    return f"{value:g} B"
+    size, name = BYTES.step(value)
+    return f"{value:g} B" if size == 1 else f"{value / size:,.2f} {name}"
 
 
 def format_exact_bytes(value: float) -> str:
@@ -75,16 +110,18 @@ def format_tokens(value: int) -> str:
 
 
 def format_seconds(value: float) -> str:
-    """0.0000366 -> '36.6 us'."""
-    for size, name in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
-        if abs(value) >= size:
-            return f"{value / size:.3g} {name}"
-    return f"{value / 1e-9:.3g} ns"
+    """0.0000366 -> '36.6 µs'."""
+    size, name = SECONDS.step(value) if value else (1.0, "s")
+    return f"{format_significant(value / size)} {name}"
 
 
 def format_rate(value: float, unit: str) -> str:
     """4.8e12, 'B/s' -> '4.80 TB/s' (decimal, as bandwidth and flop/s are quoted)."""
-    for size, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= size:
-            return f"{value / size:.3g} {prefix}{unit}"
-    return f"{value:.3g} {unit}"
+    size, name = decimal_ladder(unit).step(value)
+    return f"{format_significant(value / size)} {name}"
+
+
+def format_significant(value: float) -> str:
+    """Three significant digits, and never an exponent: 0.03664 -> '0.0366', 1234.5 -> '1,234'."""
+    decimals = 2 - math.floor(math.log10(abs(value))) if value else 0
+    return f"{value:,.{max(0, decimals)}f}"

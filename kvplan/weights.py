@@ -97,18 +97,12 @@ def model_storage(spec: ModelSpec) -> Storage:
 
 def weight_storage(spec: ModelSpec, weight: Weight) -> Storage:
     """How one weight is stored: in the checkpoint's format for its part, or in the model's dtype."""
-    name = _format_name(spec, weight) if weight.matrix else UNQUANTIZED
-    return model_storage(spec) if name == UNQUANTIZED else weight_format(name, where=f"{spec.name}: ").storage
-
-
-def _format_name(spec: ModelSpec, weight: Weight) -> str:
-    """The most specific of: the weight's own module, its part, all linear layers. Heads need to be named."""
     quantization = spec.quantization
-    if quantization is None:
-        return UNQUANTIZED
-    formats = {f.part: f.weight_format for f in quantization.part_formats}
-    default = UNQUANTIZED if weight.part == "head" else quantization.weight_format or UNQUANTIZED
-    return formats.get(f"{weight.part}.{weight.module}") or formats.get(weight.part) or default
+    if quantization is None or not weight.matrix or weight.part in quantization.unquantized:
+        return model_storage(spec)
+    own = {p.part: p.weight_format for p in quantization.parts}.get(weight.part)
+    name = own or (None if weight.part == "head" else quantization.weight_format)
+    return weight_format(name, where=f"{spec.name}: ").storage if name else model_storage(spec)
 
 
 def rank_bytes_of(spec: ModelSpec, weight: Weight, parallel: Parallelism) -> int:

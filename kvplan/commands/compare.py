@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from kvplan.commands.options import Format, Models, Output, contexts, split, whole_numbers
+from kvplan.commands.options import Format, Models, Output, Plot, contexts, split, whole_numbers
 
 
 def register(app: typer.Typer) -> None:
@@ -24,7 +24,7 @@ def register(app: typer.Typer) -> None:
         ] = None,
         batch: Annotated[int, typer.Option(min=1, help="Sessions held at once.")] = 1,
         explain: Annotated[bool, typer.Option("--explain", help="Print the derivation term by term.")] = False,
-        plot: Annotated[str | None, typer.Option(help="Write a plot of session bytes (.svg, .png, .pdf).")] = None,
+        plot: Plot = None,
         format: Format = None,
         output: Output = None,
     ) -> None:

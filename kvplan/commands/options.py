@@ -54,6 +54,7 @@ Format = Annotated[
     str | None,
     typer.Option("--format", "-f", help="table, markdown, html, json or csv (default: by the suffix of -o, else table)."),
 ]
+Plot = Annotated[Path | None, typer.Option("--plot", help="Write a plot too (.svg, .png or .pdf).", show_default=False)]
 Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file; its suffix chooses the format.")]
 
 
@@ -102,3 +103,19 @@ def engine_args(pairs: Iterable[str]) -> dict[str, Any]:
         except ValueError:
             args[name.strip().replace("-", "_")] = value
     return args
+
+
+def prices(text: str | None) -> dict[str, float]:
+    """`"h100=2.5,h200=3.5"` -> price by GPU name; GPUs as the catalogue spells them."""
+    from kvplan.catalog import load_gpu
+
+    found = {}
+    for pair in split(text, "--price", str) if text else ():
+        name, equals, value = pair.partition("=")
+        try:
+            found[load_gpu(name.strip()).name] = float(value)
+        except ValueError:
+            equals = ""
+        if not equals:
+            raise BadInput(f"--price: {pair!r} is not GPU=price, such as h100=2.5")
+    return found

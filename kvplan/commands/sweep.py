@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kvplan.commands.options import Format, Output
+from kvplan.commands.options import Format, Output, Plot
 
 
 def register(app: typer.Typer) -> None:
@@ -16,7 +16,7 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def sweep(
         file: Annotated[Path, typer.Argument(help="YAML: defaults, and scenarios or a grid.", show_default=False)],
-        plot: Annotated[str | None, typer.Option(help="Write a plot of sessions against context.")] = None,
+        plot: Plot = None,
         format: Format = None,
         output: Output = None,
     ) -> None:

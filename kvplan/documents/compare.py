@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from kvplan import __version__
@@ -28,7 +29,7 @@ class Question:
     against: tuple[str, ...] = ()
     batch: int = 1
     explain: bool = False
-    plot: str | None = None
+    plot: Path | None = None
 
     @property
     def variants(self) -> tuple[str, ...]:
@@ -139,7 +140,8 @@ def _scaling(question: Question, rows: Sequence[Row]) -> Iterator[Table]:
 
 def _alternatives(question: Question) -> tuple[list[Row], list[str]]:
     """The first row's model with other attention; a variant that the heads do not allow becomes a note."""
-    rows, notes = [], []
+    rows: list[Row] = []
+    notes: list[str] = []
     for spec in question.specs:
         for name in question.variants if has_mha_counterpart(spec) else ():
             try:
@@ -147,8 +149,9 @@ def _alternatives(question: Question) -> tuple[list[Row], list[str]]:
             except Unsupported as reason:
                 notes.append(f"{spec.name}: {reason}")
                 continue
-            dtype = resolve_dtype(spec, question.kv_dtypes[0]).default.name
-            rows += compare([changed], contexts=question.contexts[-1:], tps=question.tps[:1], kv_dtypes=(dtype,))
+            own = resolve_dtype(spec, question.kv_dtypes[0])
+            fmt = own if changed.attention_family == "mla" and "latent" not in own.refuses else own.plain()
+            rows += compare([changed], contexts=question.contexts[-1:], tps=question.tps[:1], kv_dtypes=(fmt.name,))
     return rows, notes
 
 

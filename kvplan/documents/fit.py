@@ -209,7 +209,7 @@ def _waste(p: Plan) -> Iterator[Table]:
         ("pages, groups and padding", reserved - logical, (reserved - logical) / reserved if reserved else None)
     ]
     copied = _copied_bytes(p)
-    rows.append(("copies over tensor-parallel ranks", copied, copied / (copied + logical) if copied else 0.0))
+    rows.append(("copies over tensor-parallel ranks", copied, copied / logical if logical else 0.0))
     yield Table(
         title="What a session of full length wastes",
         columns=(Column("cause", "cause"), Column("bytes", "size", "bytes"), Column("share", "share", "percent")),
@@ -219,14 +219,12 @@ def _waste(p: Plan) -> Iterator[Table]:
 
 def _copied_bytes(p: Plan) -> int:
     """Bytes on this rank that another rank holds too, as a share of one copy."""
-    from kvplan.compare import resolve_dtype
     from kvplan.model import session_bytes
     from kvplan.parallel import Parallelism
 
     parallel, d = p.deployment.parallel, p.deployment
-    fmt = resolve_dtype(d.spec, p.layout.kv_dtype)
     alone = Parallelism(pp=parallel.pp)
-    whole = int(session_bytes(d.spec, d.max_model_len, fmt, alone))
+    whole = int(session_bytes(d.spec, d.max_model_len, p.layout.kv_format, alone))
     return max(0, p.session_bytes_logical - -(-whole // parallel.tp))
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvplan.arith import cdiv, minimum, round_up
 from kvplan.engines.base import Capacity
+from kvplan.storage import KvFormat
 
 if TYPE_CHECKING:
     from kvplan.arith import Ints
@@ -28,6 +29,7 @@ class TokenPool:
     """
 
     kv_dtype: str
+    kv_format: KvFormat
     block_size: int
     cell_bytes: Fraction
     max_model_len: int

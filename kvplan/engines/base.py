@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kvplan.budget import Budget
     from kvplan.gpu import GpuSpec
     from kvplan.model import ModelSpec
+    from kvplan.storage import KvFormat
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +89,11 @@ class Layout(Protocol):
     @property
     def kv_dtype(self) -> str:
         """The KV dtype in force, after `auto`."""
+        ...
+
+    @property
+    def kv_format(self) -> KvFormat:
+        """How each role of cache tensor is stored under that dtype."""
         ...
 
     @property

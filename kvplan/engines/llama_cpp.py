@@ -8,7 +8,7 @@ starts; devices hold the cache of their layers, so several GPUs are pipeline sta
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +65,11 @@ class LlamaCppLayout:
     def kv_dtype(self) -> str:
         """The K type; V where it differs is a note."""
         return self.type_k.name
+
+    @property
+    def kv_format(self) -> KvFormat:
+        """K's storage, V's where a tensor is one."""
+        return replace(self.type_k, roles={**self.type_k.roles, "v": self.type_v.default})
 
     @property
     def block_size(self) -> int:

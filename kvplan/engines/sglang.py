@@ -127,6 +127,7 @@ def _layout(key: DeploymentKey) -> TokenPool:
     radix = not choose(d.engine_args, "disable_radix_cache", False)
     return TokenPool(
         kv_dtype=dtype,
+        kv_format=fmt,
         block_size=page,
         cell_bytes=cell,
         max_model_len=d.max_model_len,

@@ -70,6 +70,7 @@ def _layout(key: DeploymentKey) -> TokenPool:
     growing, sliding, window, states = _bytes(d, fmt)
     return TokenPool(
         kv_dtype=dtype,
+        kv_format=fmt,
         block_size=int(d.block_size or choose(d.engine_args, "tokens_per_block", 32)),
         cell_bytes=Fraction(growing),
         max_model_len=d.max_model_len,

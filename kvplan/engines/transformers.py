@@ -20,7 +20,7 @@ from kvplan.budget import Budget
 from kvplan.cache import CacheTensor, Fixed, PerToken, Window
 from kvplan.engines.base import Capacity, DeploymentKey, choose
 from kvplan.errors import Unsupported
-from kvplan.storage import FP32, TORCH_DTYPES, Storage, kv_format
+from kvplan.storage import FP32, TORCH_DTYPES, KvFormat, Storage, kv_format
 
 if TYPE_CHECKING:
     from kvplan.arith import Ints
@@ -139,6 +139,7 @@ class GrowingCache:
     """`DynamicCache` (or `StaticCache` of the maximum length). See `kvplan.engines.base.Layout`."""
 
     kv_dtype: str
+    kv_format: KvFormat
     parts: tuple[Part, ...]
     max_model_len: int
     max_num_seqs: int
@@ -221,6 +222,7 @@ def _layout(key: DeploymentKey) -> GrowingCache:
     ]
     return GrowingCache(
         kv_dtype=dtype.name,
+        kv_format=dtype.with_roles(index_k=dtype.default, conv_state=dtype.default),
         parts=tuple(parts),
         max_model_len=d.max_model_len,
         max_num_seqs=d.max_num_seqs or 2**31,

@@ -69,7 +69,23 @@ _ROWS: Mapping[str, tuple[int | None, ...]] = {
     "starcoder2": (30, 3072, 24, 2, None, 12288, 49152, 4096, None),
     "step3p5": (45, 4096, 64, 8, 128, 11264, 128815, 128000, None),
 }
-_DEEPSEEK = {"kv_lora_rank": 512, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
+_HEADS: Mapping[str, tuple[int | None, int | None]] = {
+    "afmoe": (None, 128), "bamba": (8, None), "cohere2_moe": (None, 128), "cwm": (8, 128), "ernie4_5_moe": (4, None),
+    "exaone": (8, None), "exaone_moe": (32, None), "falcon_h1": (8, None), "glm": (2, 128), "glm4_moe": (8, None),
+    "helium": (20, 128), "hy_v3": (8, 128), "internlm3": (2, 128), "iquestcoder": (8, 128), "jamba": (8, None),
+    "laguna": (8, 128), "lara_mini": (4, 128), "lfm3": (4, 128), "mellum": (4, 128), "mimo_v2_flash": (4, 192),
+    "minimax": (8, None), "minimax_m2": (8, 128), "nemotron_h": (8, 128), "phi4_multimodal": (8, None),
+    "phimoe": (8, None), "qwen3_next": (2, 256), "sarvam_moe": (4, 64), "seed_oss": (8, 128), "solar_open": (8, 128),
+    "vaultgemma": (4, 256),
+}  # fmt: skip
+"""KV heads and head_dim of classes whose files are flat: a file that lacks them is refused, not read as MHA."""
+_DEEPSEEK = {
+    "kv_lora_rank": 512,
+    "q_lora_rank": 1536,
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 128,
+}
 _DELTANET = {
     "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_num_key_heads": 16,
     "linear_num_value_heads": 32,
@@ -101,21 +117,22 @@ _MORE: Mapping[str, Mapping[str, int]] = {
 }  # fmt: skip
 _TIED = frozenset(
     (
-        "bart", "biogpt", "blenderbot", "bloom", "cohere", "cohere2", "ernie4_5", "ernie4_5_moe", "ernie4_5_vl_moe_text",
-        "falcon", "falcon_mamba", "gemma", "gemma2", "gemma3_text", "gemma3n_text", "gemma4_text",
-        "gemma4_unified_text", "gpt2", "gpt_bigcode", "gpt_neo", "lfm2", "lfm2_moe", "m2m_100", "mamba", "marian",
-        "mbart", "mpt", "mt5", "openai-gpt", "openelm", "opt", "paddleocr_vl_text", "pegasus", "plbart",
-        "qwen2_5_omni_text", "qwen3_vl_moe_text", "smollm3", "starcoder2", "t5", "vaultgemma", "whisper", "xglm",
-        "zamba", "zamba2",
+        "bart", "biogpt", "blenderbot", "bloom", "cohere", "cohere2", "ernie4_5", "ernie4_5_moe",
+        "ernie4_5_vl_moe_text", "falcon", "falcon_mamba", "gemma", "gemma2", "gemma3_text", "gemma3n_text",
+        "gemma4_text", "gemma4_unified_text", "gpt2", "gpt_bigcode", "gpt_neo", "lfm2", "lfm2_moe", "m2m_100",
+        "mamba", "marian", "mbart", "mpt", "mt5", "openai-gpt", "openelm", "opt", "paddleocr_vl_text", "pegasus",
+        "plbart", "qwen2_5_omni_text", "qwen3_vl_moe_text", "smollm3", "starcoder2", "t5", "vaultgemma", "whisper",
+        "xglm", "zamba", "zamba2",
     )
 )  # fmt: skip
 
 
 def class_defaults(model_type: str) -> Mapping[str, int]:
     """The sizes that the class of a model_type has by default; empty where none is known."""
-    row = _ROWS.get(model_type, ())
-    sizes = {name: value for name, value in zip(_COLUMNS, row, strict=False) if value is not None}
-    return {**sizes, **_MORE.get(model_type, {})}
+    sizes = dict(zip(_COLUMNS, _ROWS.get(model_type, ()), strict=False))
+    heads = dict(zip(("num_key_value_heads", "head_dim"), _HEADS.get(model_type, ()), strict=False))
+    stated = {name: value for name, value in {**heads, **sizes}.items() if value is not None}
+    return {**stated, **_MORE.get(model_type, {})}
 
 
 def tied_by_default(model_type: str) -> bool:

@@ -14,6 +14,15 @@ from kvplan.errors import BadInput
 from kvplan.hf.names import LARGEST, LARGEST_OTHER, SPELLINGS
 
 _SHOWN = 60
+_BY_LAYER = (
+    "head_dim",
+    "num_key_value_heads",
+    "num_attention_heads",
+    "v_head_dim",
+    "sliding_window",
+    "intermediate_size",
+)
+"""What `per_layer_config` may replace."""
 _NOTED = ("sliding_window",)
 """Meanings whose other spellings are worth a remark: packagers rename this one."""
 
@@ -192,7 +201,11 @@ class Fields:
         if values is None:
             return None
         for value in values:
-            if not isinstance(value, int) or isinstance(value, bool) or not first <= value < LARGEST["num_hidden_layers"]:
+            if (
+                not isinstance(value, int)
+                or isinstance(value, bool)
+                or not first <= value < LARGEST["num_hidden_layers"]
+            ):
                 raise self.bad(name, f"is not a list of layer indices from {first}")
         return frozenset(v - first for v in values)
 
@@ -205,11 +218,20 @@ class Fields:
         self.read |= hidden & self.raw.keys()
         return other
 
+    def apart(self) -> Fields:
+        """The same object for a reader that explains nothing of the cache: what it reads stays unread here."""
+        other = Fields(self.raw, self.where, defaults=self.defaults, wrapper=self.wrapper)
+        other.notes = self.notes
+        return other
+
     def at(self, layer: int) -> Fields:
         """One layer's view: transformers 5 writes what differs by layer into `per_layer_config`."""
         by_layer = self.section("per_layer_config")
         values = by_layer.section(str(layer)) if by_layer is not None else None
-        return self if values is None else self.overlaid(values.raw)
+        if values is None:
+            return self
+        values.explain(*_BY_LAYER)
+        return self.overlaid(values.raw)
 
     def section(self, name: str) -> Fields | None:
         """A nested object under its own name, remembered so that its unread keys count too."""

@@ -29,14 +29,22 @@ def head_dim(fields: Fields, query_heads: int) -> int:
     stated = fields.size("head_dim")
     if stated:
         return stated
+    if "head_dim" in fields.defaults:
+        raise fields.bad(
+            "head_dim", f"cannot be null in this model_type; its class assumes {fields.defaults['head_dim']}"
+        )
     hidden = fields.need_size("hidden_size")
     if hidden % query_heads:
-        raise BadInput(f"{fields.where}: hidden_size {hidden} is no multiple of {query_heads} heads; head_dim is absent")
+        raise BadInput(
+            f"{fields.where}: hidden_size {hidden} is no multiple of {query_heads} heads; head_dim is absent"
+        )
     return hidden // query_heads
 
 
 def _heads(fields: Fields, kv: int | None) -> Heads:
     query = fields.need_size("num_attention_heads")
+    if kv is None and query > 1:
+        fields.note(f"no KV head count is stated: {query}, one for each query head (MHA)")
     kv = kv or query
     if kv > query or query % kv:
         raise fields.bad("num_key_value_heads", f"{kv} KV heads cannot serve {query} query heads")
@@ -54,7 +62,10 @@ def falcon(fields: Fields, _layer: int) -> Heads:
     new = fields.flag("new_decoder_architecture") or fields.has("n_head_kv")
     if new:
         return _heads(fields, fields.count("num_key_value_heads"))
-    return _heads(fields, 1 if fields.flag("multi_query", True) else None)
+    one = fields.flag("multi_query", True)
+    if one and fields.count("num_key_value_heads", 1) not in (1, fields.need_size("num_attention_heads")):
+        raise fields.bad("new_decoder_architecture", "is not true, yet num_kv_heads is neither one nor all heads")
+    return _heads(fields, 1 if one else None)
 
 
 def multi_query(fields: Fields, _layer: int) -> Heads:
@@ -66,7 +77,10 @@ def multi_query(fields: Fields, _layer: int) -> Heads:
 def grouped_query(fields: Fields, _layer: int) -> Heads:
     """ChatGLM: `multi_query_group_num` KV heads, where `multi_query_attention` is on; CodeShell likewise."""
     groups = fields.count("multi_query_group_num") or fields.count("num_query_groups")
-    grouped = fields.flag("multi_query_attention") or fields.flag("group_query_attention")
+    flags = ("multi_query_attention", "group_query_attention")
+    if groups and not any(fields.has(f) for f in flags):
+        raise fields.bad("multi_query_attention", "missing, though a number of query groups is stated")
+    grouped = any(fields.flag(f) for f in flags)
     return _heads(fields, groups if grouped else None)
 
 
@@ -80,11 +94,11 @@ def attn_config(fields: Fields, _layer: int) -> Heads:
 
 
 def swa_heads(fields: Fields, layer: int) -> Heads:
-    """Sliding layers with heads of their own under `swa_` names; what they leave out is as in full layers."""
+    """Sliding layers with KV heads of their own under `swa_` names; other figures may be as in full layers."""
     base = wide_value(fields, layer)
     return Heads(
         fields.count("swa_num_attention_heads") or base.query,
-        fields.count("swa_num_key_value_heads") or base.kv,
+        fields.need("swa_num_key_value_heads"),
         fields.count("swa_head_dim") or base.dim,
         fields.count("swa_v_head_dim") or base.v_dim,
     )
@@ -99,9 +113,19 @@ def wide_value(fields: Fields, layer: int) -> Heads:
 def global_heads(fields: Fields, layer: int) -> Heads:
     """Gemma-4's full layers: wider heads, and fewer KV heads where K and V come of one projection."""
     base = standard(fields, layer)
+    if fields.has("per_layer_config"):
+        return base
     kv = fields.count("num_global_key_value_heads") if fields.flag("attention_k_eq_v", True) else None
     fields.explain("num_global_key_value_heads")
     return Heads(base.query, kv or base.kv, fields.size("global_head_dim") or base.dim)
+
+
+def query_by_layer(fields: Fields, layer: int) -> Heads:
+    """Laguna: `num_attention_heads_per_layer` query heads over the same KV heads."""
+    counts = fields.sequence("num_attention_heads_per_layer")
+    if not counts or layer >= len(counts):
+        return standard(fields, layer)
+    return standard(fields.overlaid({"num_attention_heads": counts[layer]}), layer)
 
 
 def zamba(fields: Fields, _layer: int) -> Heads:

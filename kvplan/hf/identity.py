@@ -12,7 +12,9 @@ from kvplan.hf.fields import Fields, shown
 from kvplan.hf.kinds import FAMILIES, PLAIN, Family, known_type
 
 _GENERATES = re.compile(r"CausalLM|ConditionalGeneration|LMHead|ForGeneration|LMPrediction")
-_KEEPS_NO_CACHE = re.compile(r"bert|roberta|electra|clip|siglip|^vit|dinov|wav2vec|hubert|xlstm|^rwkv$|retnet|hyena|perceiver")
+_KEEPS_NO_CACHE = re.compile(
+    r"bert|roberta|electra|clip|siglip|^vit|dinov|wav2vec|hubert|xlstm|^rwkv$|retnet|hyena|perceiver"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,7 @@ def identify(fields: Fields, top: Mapping[str, Any]) -> Identity:
     An architecture that names another family wins: it is what engines load (a Mamba-2 file says model_type "mamba").
     """
     own = architecture(fields.raw, fields.where)
-    stated = fields.text("model_type") or (fields.wrapper.text("model_type") if fields.wrapper else None)
+    stated = fields.text("model_type") or _from_wrapper(fields)
     by_type, by_architecture = known_type(stated or ""), known_type(own or "")
     if by_architecture and FAMILIES.get(by_type or "") is not FAMILIES[by_architecture]:
         if stated:
@@ -53,6 +55,13 @@ def identify(fields: Fields, top: Mapping[str, Any]) -> Identity:
     if by_type:
         return Identity(by_type, FAMILIES[by_type], shown_architecture)
     return Identity(name, _unknown(fields, name, own), shown_architecture)
+
+
+def _from_wrapper(fields: Fields) -> str | None:
+    """The wrapper's model_type, for a decoder that has none but states its layers (MiniMax-M3)."""
+    if fields.wrapper is None or fields.absent("num_hidden_layers"):
+        return None
+    return fields.wrapper.text("model_type")
 
 
 def _unknown(fields: Fields, name: str, own: str | None) -> Family:

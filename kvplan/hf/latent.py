@@ -26,6 +26,12 @@ def mla(fields: Fields, layer: int) -> Layer:
     return (_mla(fields),)
 
 
+def mla_of_hidden(fields: Fields, layer: int) -> Layer:
+    """MiniCPM3 states no `v_head_dim`: it is hidden_size / num_attention_heads."""
+    value = fields.need_size("hidden_size") // fields.need_size("num_attention_heads")
+    return mla(fields.overlaid({"v_head_dim": value}), layer)
+
+
 def _mla(fields: Fields, **index: int | bool) -> MultiHeadLatentAttention:
     fields.explain(*_DECOYS)
     query = fields.need_size("num_attention_heads")
@@ -34,7 +40,7 @@ def _mla(fields: Fields, **index: int | bool) -> MultiHeadLatentAttention:
         kv_lora_rank=fields.need_size("kv_lora_rank"),
         qk_rope_head_dim=fields.size_from_zero("qk_rope_head_dim"),
         qk_nope_head_dim=fields.need_size("qk_nope_head_dim"),
-        v_head_dim=fields.optional_size("v_head_dim") or fields.need_size("hidden_size") // query,
+        v_head_dim=fields.need_size("v_head_dim"),
         q_lora_rank=fields.optional_size("q_lora_rank"),
         **index,  # type: ignore[arg-type]
     )
@@ -78,7 +84,7 @@ def every_indexed(fields: Fields) -> list[str]:
 
 
 def compressed_types(fields: Fields) -> list[str]:
-    """The ratio of each layer, as text: from `compress_ratios` (cut to the decoder), or from `layer_types` and rates."""
+    """The ratio of each layer, as text: from `compress_ratios` (cut to the decoder), or `layer_types` and rates."""
     layers = fields.need_size("num_hidden_layers")
     ratios = fields.sequence("compress_ratios")
     if ratios is None:
@@ -112,7 +118,6 @@ def compressed(ratio: int) -> Maker:
         sources, indexers = fields.indices("kv_source_layer_ids"), fields.indices("index_source_layer_ids")
         owns = sources is None or layer in sources
         indexed = ratio > 0 and (ratio == 4 if indexers is None else owns and layer in indexers)
-        indexed = indexed and fields.has("index_head_dim")
         record = CompressedAttention(
             num_attention_heads=fields.need_size("num_attention_heads"),
             head_dim=fields.need_size("head_dim"),
@@ -125,9 +130,9 @@ def compressed(ratio: int) -> Maker:
             q_lora_rank=fields.optional_size("q_lora_rank"),
             o_lora_rank=fields.optional_size("o_lora_rank"),
             o_groups=fields.optional_size("o_groups"),
-            index_head_dim=fields.size("index_head_dim") if indexed else None,
-            index_n_heads=fields.size("index_n_heads") if indexed else None,
-            index_topk=fields.size("index_topk") if indexed else None,
+            index_head_dim=fields.need_size("index_head_dim") if indexed else None,
+            index_n_heads=fields.count("index_n_heads") if indexed else None,
+            index_topk=fields.count("index_topk") if indexed else None,
         )
         return (record,)
 

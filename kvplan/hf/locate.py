@@ -20,8 +20,8 @@ DECODER_KEYS = ("text_config", "llm_config", "language_config", "thinker_config"
 """Where a wrapper keeps its decoder, in the order in which they win."""
 _NATIVE = {
     "dim": "hidden_size", "n_layers": "num_hidden_layers", "n_heads": "num_attention_heads",
-    "inter_dim": "intermediate_size", "moe_inter_dim": "moe_intermediate_size", "n_dense_layers": "first_k_dense_replace",
-    "n_activated_experts": "num_experts_per_tok",
+    "inter_dim": "intermediate_size", "moe_inter_dim": "moe_intermediate_size",
+    "n_dense_layers": "first_k_dense_replace", "n_activated_experts": "num_experts_per_tok",
 }  # fmt: skip
 """Names of DeepSeek's own inference configs."""
 _ARCHITECTURE_TAILS = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel", "Model", "ForSeq2SeqLM")
@@ -59,7 +59,11 @@ def native_names(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
     They are MLA, with an indexer where index_head_dim is there (DeepSeek-V3 and V3.2 repositories).
     """
-    if config.get("model_type") or config.get("architectures") or not {"dim", "n_layers", "kv_lora_rank"} <= config.keys():
+    if (
+        config.get("model_type")
+        or config.get("architectures")
+        or not {"dim", "n_layers", "kv_lora_rank"} <= config.keys()
+    ):
         return config
     model_type = "deepseek_v32" if config.get("index_head_dim") else "deepseek_v3"
     return {"model_type": model_type, **{_NATIVE.get(k, k): v for k, v in config.items() if k != "dtype"}}

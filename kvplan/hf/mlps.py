@@ -6,6 +6,8 @@ from kvplan.hf import patterns
 from kvplan.hf.fields import Fields
 from kvplan.mlp import DenseMlp, Mlp, MoeMlp
 
+_LISTED = ("num_experts", "num_experts_per_tok", "moe_intermediate_size", "num_shared_expert")
+_SHARED_COUNTS = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts", "num_shared_expert")
 _SPARSE_WORDS = ("sparse", "moe", "hash_moe")
 
 
@@ -13,7 +15,12 @@ def mlp_for(fields: Fields, layer: int) -> Mlp | None:
     """The MLP of one layer; None where the layer has none or the config does not size it."""
     if fields.has("hybrid_override_pattern") or _is_block_list(fields):
         return {patterns.MOE: _moe, patterns.MLP: _dense}.get(patterns.blocks(fields)[layer], _none)(fields, layer)
-    return _moe(fields, layer) if _is_sparse(fields, layer) else _dense(fields, layer)
+    if _is_sparse(fields, layer):
+        return _moe(fields, layer)
+    if fields.has("num_experts_per_tok") and not _experts(fields.section("ffn_config") or fields):
+        fields.note("experts are chosen for a token, but their number is not stated: MLPs are not sized")
+        return None
+    return _dense(fields, layer)
 
 
 def _is_block_list(fields: Fields) -> bool:
@@ -38,23 +45,32 @@ def _entry(fields: Fields, name: str, layer: int) -> int | None:
     widths = fields.value(name)
     if isinstance(widths, list) and layer < len(widths):
         return fields.overlaid({name: widths[layer]}).count(name)
-    return fields.size(name)
+    return fields.optional_size(name)
 
 
-def _moe(fields: Fields, _layer: int) -> Mlp | None:
-    at = fields.section("ffn_config") or fields
+def _moe(fields: Fields, layer: int) -> Mlp | None:
+    at = _at_layer(fields.section("ffn_config") or fields, layer)
     experts, chosen = _experts(at), _first(at, "num_experts_per_tok")
     width = _first(at, "moe_intermediate_size", "expert_ffn_hidden_size", "ffn_hidden_size", "intermediate_size")
     if not experts or chosen is None or width is None:
         return None
     shared = _first(
-        fields, "shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "shared_intermediate_size",
+        at, "shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "shared_intermediate_size",
         "share_expert_dim",
     )  # fmt: skip
     if shared is None:
-        shared = width * (_first(fields, "n_shared_experts", "num_shared_experts", "moe_num_shared_experts") or 0)
+        shared = width * (_first(at, *_SHARED_COUNTS) or 0)
     return MoeMlp(
         num_experts=experts, num_experts_per_tok=chosen, moe_intermediate_size=width, shared_intermediate_size=shared
+    )
+
+
+def _at_layer(fields: Fields, layer: int) -> Fields:
+    """Lists of figures of experts: by layer (Hunyuan), or one for text and one for images (Ernie VL)."""
+    layers = fields.size("num_hidden_layers") or 0
+    lists = {name: v for name in _LISTED if isinstance(v := fields.value(name), list) and v}
+    return fields.overlaid(
+        {n: v[layer] if len(v) > max(layer, 2) or layers == len(v) else v[0] for n, v in lists.items()}
     )
 
 
@@ -63,11 +79,8 @@ def _experts(fields: Fields) -> int:
 
 
 def _first(fields: Fields, *names: str) -> int | None:
-    """The first of several counts that is there; lists and null do not count."""
-    for name in names:
-        if isinstance(fields.value(name), int):
-            return fields.count(name, least=0)
-    return None
+    """The first of several counts that is there."""
+    return next((n for name in names if (n := fields.count(name, least=0)) is not None), None)
 
 
 def _is_sparse(fields: Fields, layer: int) -> bool:

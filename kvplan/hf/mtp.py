@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from kvplan.attention.compressed import CompressedAttention
 from kvplan.attention.mla import MultiHeadLatentAttention
 from kvplan.hf import patterns
 from kvplan.hf.fields import Fields
 from kvplan.hf.softmax import Layer
-
-from dataclasses import replace
 
 _COUNTS = ("num_nextn_predict_layers", "num_mtp_modules", "mtp_num_hidden_layers", "num_mtp_layers")
 
@@ -21,6 +20,7 @@ def mtp_layers(fields: Fields, layers: Sequence[Layer]) -> list[Layer]:
     An indexed layer has an indexer of its own there (index_share_for_mtp_iteration reuses it between iterations only);
     DeepSeek-V4's module keeps the window alone. `mtp_hybrid_override_pattern` spells a Nemotron-H module.
     """
+    fields.explain("mtp_layers_block_type", "mtp_hybrid_override_pattern", "mtp_layer_types", "mtp_mlp_layer_types")
     modules = next((n for key in _COUNTS if (n := fields.count(key, least=0))), 0)
     attending = next((a for a in reversed(layers) if _attends(a)), None)
     if not modules or attending is None:
@@ -47,6 +47,16 @@ def _alone(layer: Layer) -> Layer:
     if isinstance(first, MultiHeadLatentAttention):
         return (replace(first, shares_index=False),)
     if isinstance(first, CompressedAttention):
-        return (replace(first, compress_ratio=0, compressor_overlap=False, owns_entries=True, index_head_dim=None,
-                        index_n_heads=None, index_topk=None, index_from_latent=False),)
+        return (
+            replace(
+                first,
+                compress_ratio=0,
+                compressor_overlap=False,
+                owns_entries=True,
+                index_head_dim=None,
+                index_n_heads=None,
+                index_topk=None,
+                index_from_latent=False,
+            ),
+        )
     return (first,)

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 SPELLINGS: Mapping[str, tuple[str, ...]] = {
     "num_hidden_layers": ("n_layer", "n_layers", "num_layers", "num_transformer_layers"),
-    "hidden_size": ("n_embd", "d_model", "model_dim", "dim"),
-    "num_attention_heads": ("n_head", "n_heads", "num_heads"),
+    "hidden_size": ("n_embd", "n_embed", "d_model", "model_dim", "dim"),
+    "num_attention_heads": ("n_head", "n_heads", "num_heads", "attention_heads"),
     "num_key_value_heads": ("num_kv_heads", "n_head_kv", "n_kv_heads", "num_attention_groups"),
     "head_dim": ("kv_channels", "attention_head_dim", "d_kv"),
     "max_position_embeddings": (
@@ -26,6 +26,7 @@ SPELLINGS: Mapping[str, tuple[str, ...]] = {
         "num_experts_per_topk", "n_activated_experts",
     ),
     "sliding_window": ("sliding_window_size", "sliding_window_attention_size"),
+    "sliding_window_pattern": ("_sliding_window_pattern",),
     "torch_dtype": ("dtype",),
     "layer_types": ("layers_block_type",),
 }  # fmt: skip

@@ -83,16 +83,17 @@ def zamba_blocks(fields: Fields) -> list[str]:
     return [LINEAR, LINEAR, HYBRID, *rest]
 
 
-def marked(key: str, one: str, zero: str) -> Types:
+def marked(key: str, one: str, zero: str, *, section: str | None = None) -> Types:
     """A list of 0 and 1 by layer: MiniMax `attn_type_list` (1 softmax), MiMo `hybrid_layer_pattern` (1 sliding)."""
 
     def rule(fields: Fields) -> list[str]:
         layers = fields.need_size("num_hidden_layers")
-        flags = fields.sequence(key)
+        at = (fields.section(section) if section else None) or fields
+        flags = at.sequence(key)
         if flags is None:
-            raise fields.bad(key, "is missing; nothing else says which layers are which")
+            raise at.bad(key, "is missing; nothing else says which layers are which")
         if len(flags) < layers or not all(f in (0, 1) for f in flags):
-            raise fields.bad(key, f"is not a list of {layers} zeros and ones")
+            raise at.bad(key, f"is not a list of {layers} zeros and ones")
         return [one if f else zero for f in flags[:layers]]
 
     return rule
@@ -131,7 +132,9 @@ def local_and_global(fields: Fields) -> list[str]:
     words = fields.sequence("attention_layers")
     if words is None:
         runs = fields.sequence("attention_types") or [[["global", "local"], layers // 2]]
-        if not all(isinstance(r, list) and len(r) == 2 and isinstance(r[0], list) and isinstance(r[1], int) for r in runs):
+        if not all(
+            isinstance(r, list) and len(r) == 2 and isinstance(r[0], list) and isinstance(r[1], int) for r in runs
+        ):
             raise fields.bad("attention_types", 'is not a list such as [[["global", "local"], 12]]')
         words = [word for names, times in runs for _ in range(min(times, layers)) for word in names]
     fields.explain("attention_types")

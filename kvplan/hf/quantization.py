@@ -6,20 +6,25 @@ FP8 weights never imply an FP8 cache: only `kv_cache_scheme` (compressed-tensors
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from kvplan.hf.fields import Fields
-from kvplan.model import Quantization
+from kvplan.hf.modules import mixed_formats, unquantized_parts
+from kvplan.model import PartFormat, Quantization
 
+T = TypeVar("T")
 _KV_SCHEMES = {(8, "float"): "fp8", (8, "int"): "int8", (4, "float"): "nvfp4", (4, "int"): "int4"}
 _KV_ALGORITHMS = {"fp8": "fp8", "nvfp4": "nvfp4", "int8": "int8", "none": "none"}
-_METHOD_FORMATS = {"fbgemm_fp8": "fp8", "mxfp4": "mxfp4", "fp8": "fp8", "finegrained_fp8": "fp8", "modelopt_fp4": "nvfp4"}
-_SKIPPED_KEYS = ("modules_to_not_convert", "ignore", "exclude_modules", "ignored_layers", "llm_int8_skip_modules")
-_LAYER = re.compile(r"^(?:.*\.)?(?:layers|blocks|h)\.(\d+)\b\.?(.*)$")
-_WRAPPING = re.compile(r"^(re:)?\^?(\.\*)?\\?\.?(model|language_model|backbone|transformer)\.")
-_NEVER_QUANTIZED = re.compile(r"norm|bias|conv1d|A_log|\bD$|hc_|sinks?$|visual|vision|projector|merger|audio|mlp1|^$")
+_KV_KEYS = ("kv_cache_scheme", "kv_cache_quant_algo")
+_METHODS = {"fbgemm_fp8": "fp8", "modelopt_fp4": "nvfp4", "mxfp4": "mxfp4", "bitsandbytes": "int8", "modelopt": None}
+_ALGORITHMS = {
+    "fp8": "fp8", "fp8_pb_wo": "fp8_block", "fp8_per_channel_per_token": "fp8", "nvfp4": "nvfp4",
+    "nvfp4_awq": "nvfp4", "w4a16_nvfp4": "nvfp4", "mxfp8": "mxfp8", "mxfp4": "mxfp4", "w4a16_awq": "int4",
+    "w4a8_awq": "int4", "int8_sq": "int8",
+}  # fmt: skip
+_EXPERT_DTYPES = {"fp4": "mxfp4", "nvfp4": "nvfp4"}
+"""DeepSeek-V4's fp4 experts are e2m1 with one 8-bit exponent for 32 elements (vLLM reads them as MXFP4)."""
 
 
 def quantization(
@@ -29,26 +34,38 @@ def quantization(
     `beside` the config (hf_quant_config.json). None where neither says anything."""
     raw: Any = next((n["quantization_config"] for n in nodes if n.get("quantization_config") is not None), {})
     inside = Fields({"quantization_config": raw}, where).section("quantization_config")
-    outside = Fields(beside or {"quantization": {}}, "hf_quant_config.json").section("quantization")
+    outside = Fields(beside or {}, "hf_quant_config.json").section("quantization")
     sections = [s for s in (inside, outside) if s is not None and s.raw]
     if not sections:
         return None
-    method = _first(s.text("quant_method") for s in sections) or "modelopt"
+    layered = [s.raw["quantized_layers"] for s in sections if isinstance(s.raw.get("quantized_layers"), Mapping)]
+    by_part = {p: _ALGORITHMS.get(a, a) for p, a in mixed_formats(layered).items()}
+    expert = _first(_EXPERT_DTYPES.get(str(n.get("expert_dtype"))) for n in nodes)
+    parts = ({"experts": expert} if expert else {}) | by_part
+    stated = _first(_weight_format(s) for s in sections)
+    whole = stated or _most_common(by_part)
     return Quantization(
-        quant_method=method,
-        weight_format=_first(_weight_format(s) for s in sections) or _METHOD_FORMATS.get(method),
-        expert_format=_expert_format(nodes, sections),
+        quant_method=_first(s.text("quant_method") for s in sections) or ("modelopt" if outside else ""),
+        weight_format=whole,
         block=_first(_block(s) for s in sections),
-        unquantized=_skipped(s for s in sections),
+        parts=tuple(PartFormat(part=p, weight_format=f) for p, f in sorted(parts.items()) if f != whole),
+        # beside layers of another format, the list of skipped modules is of that format alone
+        unquantized=() if stated and by_part else tuple(p for p in unquantized_parts(sections) if p not in parts),
         kv_cache_dtype=_kv_dtype(sections),
     )
 
 
-def _first(values: Iterable[Any]) -> Any:
+def _first(values: Iterable[T | None]) -> T | None:
     return next((v for v in values if v is not None), None)
 
 
-def _weights(section: Fields) -> Fields | None:
+def _most_common(by_part: Mapping[str, str]) -> str | None:
+    """The format of most parts other than routed experts, which are listed in any case."""
+    formats = [f for part, f in by_part.items() if part != "experts"]
+    return max(formats, key=formats.count, default=None)
+
+
+def _scheme(section: Fields) -> Fields | None:
     """The weight scheme of the first group of compressed-tensors or modelopt."""
     groups = section.section("config_groups")
     first = groups.section(next(iter(groups.raw))) if groups is not None and groups.raw else None
@@ -56,72 +73,54 @@ def _weights(section: Fields) -> Fields | None:
 
 
 def _weight_format(section: Fields) -> str | None:
-    algorithm = section.text("quant_algo")
+    """One of the formats of `kvplan.weights`, or the config's own word where it is none of them."""
+    algorithm, method = section.text("quant_algo"), section.text("quant_method")
+    if algorithm and algorithm != "MIXED_PRECISION":
+        return _ALGORITHMS.get(algorithm.lower(), algorithm.lower())
+    block = _block(section)
+    if method in ("fp8", "finegrained_fp8"):
+        return "fp8" if block is None else "mxfp8" if max(block) == 32 else "fp8_block"
     if algorithm:
-        return {"MIXED_PRECISION": "mixed"}.get(algorithm, algorithm.lower())
-    if section.text("format") == "mxfp4-pack-quantized":
+        return None
+    if (section.text("format") or "").startswith("mxfp4"):
         return "mxfp4"
-    weights = _weights(section)
-    if weights is not None:
-        return f"{'fp' if weights.text('type') == 'float' else 'int'}{weights.count('num_bits', 8)}"
-    bits = section.count("bits")
+    bits, kind = _bits(section)
+    if bits == 4 and kind == "int":
+        return "int4_g32" if block == (32,) else "int4"
     if bits:
-        return f"int{bits}"
-    return "nf4" if section.flag("load_in_4bit") else "int8" if section.flag("load_in_8bit") else None
+        return {(8, "float"): "fp8", (4, "float"): "nvfp4"}.get((bits, kind), f"{kind}{bits}")
+    return "nf4" if section.flag("load_in_4bit") else _METHODS.get(method or "", method)
+
+
+def _bits(section: Fields) -> tuple[int | None, str]:
+    """Bits of a weight and their kind, of compressed-tensors, AWQ or GPTQ."""
+    scheme = _scheme(section)
+    if scheme is not None:
+        return scheme.count("num_bits"), scheme.text("type") or "int"
+    return section.count("bits"), "int"
 
 
 def _block(section: Fields) -> tuple[int, ...] | None:
     sizes = section.sequence("weight_block_size")
-    if sizes and all(isinstance(s, int) and 0 < s < 2**16 for s in sizes):
+    if sizes:
+        if not all(isinstance(s, int) and 0 < s < 2**16 for s in sizes):
+            raise section.bad("weight_block_size", "is not a list of block sizes")
         return tuple(sizes)
-    weights = _weights(section)
-    group = section.count("group_size", least=-1) or (weights.count("group_size", least=-1) if weights else None)
+    scheme = _scheme(section)
+    group = section.count("group_size", least=-1) or (scheme.count("group_size", least=-1) if scheme else None)
     return (group,) if group and group > 0 else None
-
-
-def _expert_format(nodes: Sequence[Mapping[str, Any]], sections: Sequence[Fields]) -> str | None:
-    """What routed experts are stored in, where that differs: DeepSeek-V4 keeps them in FP4 beside FP8 weights."""
-    stated = _first(n.get("expert_dtype") for n in nodes) or _first(s.text("moe_quant_algo") for s in sections)
-    if isinstance(stated, str):
-        return stated.lower()
-    for section in sections:
-        layers = section.section("quantized_layers")
-        for name, scheme in layers.raw.items() if layers is not None else ():
-            if "experts" in name and "shared" not in name and isinstance(scheme, Mapping):
-                return str(scheme.get("quant_algo")).lower()
-    return None
-
-
-def _skipped(sections: Iterable[Fields]) -> tuple[str, ...]:
-    """Modules kept in the model's dtype, without what every checkpoint keeps so, layers folded into one name."""
-    names = (n for s in sections for key in _SKIPPED_KEYS for n in s.sequence(key) or ())
-    return tuple(sorted({_part(n) for n in names if isinstance(n, str)} - {""}))
-
-
-def _part(name: str) -> str:
-    name = _WRAPPING.sub("", name)
-    layer = _LAYER.match(name)
-    tail = layer[2] if layer else name
-    part = tail.replace("re:", "").replace(".*", "").replace("\\.", ".").strip("*.^$")
-    if layer and not part:
-        return f"layers.{layer[1]}"
-    return "" if _NEVER_QUANTIZED.search(part) else part
 
 
 def _kv_dtype(sections: Sequence[Fields]) -> str | None:
     """A KV dtype that the checkpoint asks for; `none` where it states null; None where it is silent."""
-    silent = True
-    for section in sections:
-        for key in ("kv_cache_scheme", "kv_cache_quant_algo", "kv_cache_quant_method"):
-            if key not in section.raw:
-                continue
-            silent = False
-            if section.raw[key] is not None:
-                return _scheme(section, key)
-    return None if silent else "none"
+    stated = [(s, key) for s in sections for key in _KV_KEYS if key in s.raw]
+    for section, key in stated:
+        if section.raw[key] is not None:
+            return _kv_scheme(section, key)
+    return "none" if stated else None
 
 
-def _scheme(section: Fields, key: str) -> str:
+def _kv_scheme(section: Fields, key: str) -> str:
     value = section.value(key)
     if isinstance(value, str):
         dtype = _KV_ALGORITHMS.get(value.lower())

@@ -13,24 +13,24 @@ from kvplan.hf.heads import standard
 from kvplan.hf.softmax import Layer, Maker
 
 
-def _either(fields: Fields, *names: str, default: int | None = None) -> int:
+def _either(fields: Fields, *names: str) -> int:
     """The first of several names that the file uses; the last is the one an error asks for."""
     for name in names:
-        value = fields.size(name)
+        value = fields.count(name)
         if value is not None:
             return value
-    return fields.need(names[-1]) if default is None else default
+    return fields.need(names[-1])
 
 
 def mamba1_expanded(fields: Fields, _layer: int) -> Layer:
     """Jamba, Zamba: d_inner = mamba_expand x hidden_size; `intermediate_size` is the MLP's."""
     fields.explain("n_mamba_heads")
-    inner = _either(fields, "mamba_expand", default=2) * fields.need_size("hidden_size")
+    inner = fields.need("mamba_expand") * fields.need_size("hidden_size")
     rank = fields.value("mamba_dt_rank")
     state = Mamba1(
         intermediate_size=inner,
-        state_size=_either(fields, "mamba_d_state", default=16),
-        conv_kernel=_either(fields, "mamba_d_conv", default=4),
+        state_size=fields.need("mamba_d_state"),
+        conv_kernel=fields.need("mamba_d_conv"),
         time_step_rank=None if rank == "auto" else fields.count("mamba_dt_rank"),
     )
     return (state,)
@@ -55,7 +55,7 @@ def mamba2_pure(fields: Fields, _layer: int) -> Layer:
         num_heads=fields.need("num_heads"),
         head_dim=fields.need("head_dim"),
         state_size=fields.need("state_size"),
-        n_groups=_either(fields, "n_groups", default=1),
+        n_groups=fields.need("n_groups"),
         conv_kernel=fields.need("conv_kernel"),
     )
     return (state,)
@@ -69,19 +69,18 @@ def mamba2(fields: Fields, _layer: int) -> Layer:
         num_heads=heads,
         head_dim=_mamba_head_dim(fields, heads),
         state_size=_either(fields, "ssm_state_size", "mamba_d_state"),
-        n_groups=_either(fields, "mamba_ngroups", "mamba_n_groups", "n_groups", default=1),
+        n_groups=_either(fields, "mamba_ngroups", "mamba_n_groups", "n_groups"),
         conv_kernel=_either(fields, "conv_kernel", "mamba_d_conv"),
     )
     return (state,)
 
 
 def _mamba_head_dim(fields: Fields, heads: int) -> int:
-    """Stated, or expand x hidden / heads where it is absent or "auto"."""
-    if fields.value("mamba_d_head") != "auto":
-        for name in ("mamba_head_dim", "mamba_headdim", "mamba_d_head"):
-            if fields.has(name):
-                return fields.need(name)
-    return (fields.count("mamba_expand", 2) or 2) * fields.need_size("hidden_size") // heads
+    """Stated; expand x hidden / heads where it is "auto", or absent from a Zamba file (its class computes it)."""
+    auto = fields.value("mamba_d_head") == "auto" or (fields.has("n_mamba_heads") and not fields.has("mamba_headdim"))
+    if auto:
+        return fields.need("mamba_expand") * fields.need_size("hidden_size") // heads
+    return _either(fields, "mamba_headdim", "mamba_d_head", "mamba_head_dim")
 
 
 def gated_deltanet(fields: Fields, _layer: int) -> Layer:
@@ -101,7 +100,9 @@ def kda(fields: Fields, _layer: int) -> Layer:
     section = fields.section("linear_attn_config")
     if section is None:
         heads, dim = fields.need_size("linear_num_heads"), fields.need_size("linear_head_dim")
-        return (KimiDeltaAttention(num_heads=heads, head_dim=dim, conv_kernel=fields.need_size("linear_conv_kernel_dim")),)
+        return (
+            KimiDeltaAttention(num_heads=heads, head_dim=dim, conv_kernel=fields.need_size("linear_conv_kernel_dim")),
+        )
     fields.explain("linear_num_heads", "linear_head_dim", "linear_conv_kernel_dim")
     section.explain("full_attn_layers", "kda_layers", "use_full_rank_gate", "gate_lower_bound")
     state = KimiDeltaAttention(
@@ -125,9 +126,11 @@ def short_conv(fields: Fields, _layer: int) -> Layer:
 
 
 def rwkv(fields: Fields, _layer: int) -> Layer:
-    """RWKV-5 to 7: heads = attention_hidden_size / head_size."""
+    """RWKV-5 to 7: heads = attention_hidden_size / head_size. Variants that expand keys have another state."""
+    if fields.has("expand_k"):
+        raise fields.bad("expand_k", "gives keys a width of their own, which no rule of RWKV explains")
     hidden = fields.need_size("hidden_size")
-    size = _either(fields, "head_size", "head_dim", default=64)
+    size = _either(fields, "head_size", "head_dim")
     width = fields.count("attention_hidden_size") or hidden
     fields.explain("num_attention_heads", "num_heads", "head_size_divisor")
     return (Rwkv(num_heads=width // size, head_size=size, hidden_size=hidden),)

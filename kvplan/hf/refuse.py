@@ -16,7 +16,7 @@ from kvplan.hf.fields import Fields, shown
 _DECISIVE = re.compile(
     r"window|chunk|compress|lora_rank|layer_type|layers_block|block_type|block_config|pattern|sliding|swa_|_swa"
     r"|ssm|mamba|conv|linear|recurr|retention|wkv|kv_head|key_value|kv_shared|shared_kv|kv_source|sparse_att|index_"
-    r"|indexer|attn_config|attn_layer|attention_layer|attn_type|attention_type|layer_ids|layer_indices|multi_query",
+    r"|indexer|attn_config|attn_layer(?!_?norm)|attention_layer(?!_?norm)|attn_type|attention_type|layer_ids|layer_indices|multi_query",
     re.IGNORECASE,
 )
 """Words that decide the cache: only the exact names below may go unread."""
@@ -26,6 +26,7 @@ _KNOWN_HARMLESS = frozenset(
         "chunk_size_feed_forward", "use_mamba_kernels", "use_mambapy", "prefill_chunk_size", "seconds_per_chunk",
         "chunk_size", "mamba_chunk_size", "loss_chunk_size", "use_unified_vision_chunk", "audio_chunk_size",
         "global_compression_ratio", "sparsity_config", "context_window_size", "attention_sink_size",
+        "dual_chunk_attention_config",
         # biases, activations and scales of layers whose shape other keys give
         "add_bias_linear", "mamba_conv_bias", "mamba_proj_bias", "use_conv_bias", "conv_bias", "mamba_hidden_act",
         "hidden_mamba_act", "mamba_rms_norm", "mamba_norm_before_gate", "mamba_dt_rank", "mamba_use_mlp",
@@ -37,17 +38,17 @@ _KNOWN_HARMLESS = frozenset(
         # an indexer's choices that change what is read, never what is stored
         "index_skip_topk_offset", "index_topk_freq", "index_topk_pattern", "index_share_for_mtp_iteration",
         "indexer_rope_interleave", "index_kpool_always_select_tail", "index_kpool_compress",
-        "expert_layer_period", "expert_layer_offset", "interleave_moe_layer_step", "num_mem_blocks", "decoder_sparse_step",
-        "num_beam_groups",
+        "expert_layer_period", "expert_layer_offset", "shared_intermediate_size", "interleave_moe_layer_step",
+        "num_mem_blocks", "decoder_sparse_step", "num_beam_groups",
     )
 )  # fmt: skip
 _SUGGESTIVE = re.compile(
     r"latent|shar|state|memory|sink(?!horn)|sparse|hybrid|local|global|landmark|evict|cross|interval|period|every|delta|head"
-    r"|group|\bkv|kv_|_kv|linear",
+    r"|group|\bkv|kv_|_kv|linear|num_hidden_layers|num_layers|n_layers?\b",
     re.IGNORECASE,
 )
 _HARMLESS = re.compile(
-    r"token|index$|^use_cache|cache_implementation|output_|pretraining|dropout|_pdrop|init|gradient|^return|jitter|loss"
+    r"^use_cache|cache_implementation|output_|pretraining|dropout|_pdrop|init|gradient|^return|jitter|loss"
     r"|aux|_plan$|kernel|^_attn|attn_impl|flash|pruned_heads|^is_|^add_cross_attention|state_dict"
     r"|norm|bias|eps$|scal|multiplier|softcap|softmax|fp32|dtype|activation|rope|rotary|clip|alpha|beta|theta|logit|scalar"
     r"|expert|moe|router|routed|^n_group|^topk_group|grouped_topk|lm_head|classif|reward|image|vision|visual|video|audio"

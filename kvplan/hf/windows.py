@@ -49,7 +49,7 @@ _PATTERNS = (
 
 def slides_everywhere(fields: Fields) -> list[str]:
     """A non-null `sliding_window` holds on every layer (Mistral, Phi-3, StarCoder2)."""
-    kind = SLIDING if fields.has("sliding_window") else FULL
+    kind = FULL if fields.size("sliding_window") is None else SLIDING
     return every(kind)(fields)
 
 
@@ -63,8 +63,10 @@ def slides_late(fields: Fields) -> list[str]:
     return [SLIDING if i >= first else FULL for i in range(layers)]
 
 
-def full_every(period: int, *, key: str = "sliding_window_pattern", bounded: str = SLIDING) -> Types:
-    """Layers period-1, 2*period-1 ... are full, the others `bounded`; the file's own period under `key` wins.
+def full_every(
+    period: int, *, key: str = "sliding_window_pattern", other: str | None = None, bounded: str = SLIDING
+) -> Types:
+    """Layers period-1, 2*period-1 ... are full, the others `bounded`; the file's own period (`key`, `other`) wins.
 
     A string such as "LLLG" (EXAONE-4) is the pattern itself; without a window every layer is full.
     """
@@ -76,7 +78,7 @@ def full_every(period: int, *, key: str = "sliding_window_pattern", bounded: str
             return [FULL] * layers
         if isinstance(stated, str):
             return _spelled(fields, key, stated, layers)
-        every_n = fields.count(key, period) or period
+        every_n = fields.count(key) or (fields.count(other) if other else None) or period
         return [FULL if (i + 1) % every_n == 0 else bounded for i in range(layers)]
 
     return rule
@@ -95,3 +97,8 @@ def _spelled(fields: Fields, key: str, pattern: str, layers: int) -> list[str]:
 def alternating(fields: Fields) -> list[str]:
     """Even layers slide, odd ones are full (Gemma-2, gpt-oss without a list)."""
     return [FULL if i % 2 else SLIDING for i in range(fields.need_size("num_hidden_layers"))]
+
+
+def unlisted(fields: Fields) -> list[str]:
+    """For families whose files always carry `layer_types`."""
+    raise fields.bad("layer_types", "missing; nothing else says what each layer sees")

@@ -1,0 +1,71 @@
+"""CPU time of whole commands against a typer program that prints a constant: ratios of medians of paired runs.
+
+    python benchmarks/startup.py [--runs 15]
+
+Each round runs the small program and every command once, in turn, so that a slow moment of the machine hits all of them;
+user and system time come from the operating system's accounting of each finished process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+MINIMAL = """
+import typer
+app = typer.Typer()
+@app.command()
+def main() -> None:
+    typer.echo("70272")
+app()
+"""
+COMMANDS = {
+    "compare --format json": (["compare", "deepseek-v3", "--format", "json"], 1.5),
+    "compare, terminal table": (["compare", "deepseek-v3"], 2.5),
+    "fit": (["fit", "llama-3.1-70b", "--gpu", "h200", "--gpus", "8", "--context", "8k", "--format", "json"], 2.5),
+    "--help": (["--help"], None),
+}
+
+
+def cpu_s(argv: list[str]) -> float:
+    """User and system seconds of one process."""
+    before = os.times()
+    subprocess.run(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+    after = os.times()
+    return after.children_user + after.children_system - before.children_user - before.children_system
+
+
+def main() -> int:
+    """Print one line per command; 1 if a bound does not hold."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=15)
+    runs = parser.parse_args().runs
+    with tempfile.TemporaryDirectory() as folder:
+        minimal = Path(folder) / "minimal.py"
+        minimal.write_text(MINIMAL)
+        programs = {"minimal": [sys.executable, str(minimal)]}
+        programs |= {name: [sys.executable, "-m", "kvplan", *args] for name, (args, _) in COMMANDS.items()}
+        for argv in programs.values():
+            cpu_s(argv)  # caches and byte code
+        times: dict[str, list[float]] = {name: [] for name in programs}
+        for _ in range(runs):
+            for name, argv in programs.items():
+                times[name].append(cpu_s(argv))
+    failed = 0
+    base = statistics.median(times["minimal"])
+    print(f"{'minimal typer program':<28} 1.00x   ({base * 1000:.0f} ms CPU, {runs} runs)")
+    for name, (_, bound) in COMMANDS.items():
+        ratio = statistics.median(times[name]) / base
+        held = "" if bound is None else f"at most {bound}: {'holds' if ratio <= bound else 'DOES NOT HOLD'}"
+        failed += bound is not None and ratio > bound
+        print(f"kvplan {name:<21} {ratio:.2f}x   {held}")
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,46 @@
+"""JSON for programs: the payload that the command's contract promises, with every byte exact."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kvplan.formats._screen import PAPER, Screen
+from kvplan.table import Document
+
+SUFFIXES = (".json",)
+NOTES = True
+
+_LINE = 100
+
+
+def render(document: Document, _: Screen = PAPER, /) -> str:
+    """What fits in a line stays on one. Numbers that are infinite or undefined are null; `notes` is always there."""
+    payload = {**document.payload, "notes": document.payload.get("notes", document.notes)}
+    return _lines(_plain(payload), "") + "\n"
+
+
+def _plain(value: Any) -> Any:
+    """Mappings, sequences and numbers as strict JSON knows them."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _lines(value: Any, indent: str) -> str:
+    flat = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    if not isinstance(value, dict | list) or len(indent) + len(flat) <= _LINE:
+        return flat
+    deeper = indent + "  "
+    if isinstance(value, dict):
+        items = [f"{json.dumps(key, ensure_ascii=False)}: {_lines(item, deeper)}" for key, item in value.items()]
+        start, end = "{}"
+    else:
+        items = [_lines(item, deeper) for item in value]
+        start, end = "[]"
+    body = f",\n{deeper}".join(items)
+    return f"{start}\n{deeper}{body}\n{indent}{end}"
