@@ -38,7 +38,7 @@ class MoeMlp:
 
     `shared_intermediate_size`: width of the shared experts together, or of a dense MLP that runs beside the routed ones
     (Gemma 4, LongCat-Flash). `shared_gate`: a learned gate on the shared experts (Qwen MoE). `router_bias`: a bias per
-    expert in the router or beside it. `expert_hidden_size`: where experts work in a narrower space than the model's
+    expert in the router or beside it. `bias`: of routed experts (gpt-oss). `expert_hidden_size`: where experts work in a narrower space than the model's
     (latent MoE of Nemotron-3), with a projection down and one up.
     """
 
@@ -63,7 +63,7 @@ class MoeMlp:
             yield from linear("router", width, hidden_size, module="latent_proj")
         if self.shared_intermediate_size:
             shared = self.shared_intermediate_size
-            yield from _projections("shared_experts", hidden_size, shared, gated=self.gated, bias=self.bias)
+            yield from _projections("shared_experts", hidden_size, shared, gated=self.gated, bias=False)
         if self.shared_gate:
             yield vector("router", hidden_size)
         yield vector("router", hidden_size * self.num_experts)
