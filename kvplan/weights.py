@@ -45,7 +45,7 @@ def outer_weights(spec: ModelSpec) -> Iterator[Weight]:
     yield table
     if not spec.tie_word_embeddings:
         yield replace(table, part="head", matrix=True, inputs=spec.hidden_size)
-    yield from _others(o for o in spec.other_weights if not o.buffer)
+    yield from _others(o for o in spec.other_weights if o.held != "engine")
 
 
 def _others(weights: Iterable[OtherWeight]) -> Iterator[Weight]:
