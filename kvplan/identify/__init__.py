@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvplan.identify.device import gpu_of
+from kvplan.identify.device import Device, gpu_of
 from kvplan.identify.model import model_of
 
-__all__ = ["gpu_of", "model_of"]
+__all__ = ["Device", "gpu_of", "model_of"]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvplan.catalog import load_model, model_names
 from kvplan.errors import BadInput, KvplanError, UnknownName
-from kvplan.identify.names import repository, spellings
+from kvplan.identify.names import spellings
 from kvplan.identify.precision import as_loaded
 from kvplan.identify.rates import fitting
 from kvplan.identify.shape import Shape, shape_of
@@ -55,7 +56,7 @@ def _shaped(observed: Observed) -> Found | None:
     shape = shape_of(observed.metadata)
     if not shape.tells:
         return None
-    return _any_of([spec for spec in _bundled() if shape.fits(spec)], f"{_said(shape)} of the file")
+    return _any_of([spec for spec in _bundled() if shape.fits(spec)], f"{_said(shape)} of the file", observed)
 
 
 def _said(shape: Shape) -> str:
@@ -69,21 +70,30 @@ def _built(observed: Observed) -> Found | None:
     reading = observed.first("architecture")
     if reading is None:
         return None
-    of_class = [spec for spec in _bundled() if spec.architecture == reading.value]
-    return _any_of(fitting(of_class, observed), f"its class {reading.value} and its pool")
+    name = str(reading.value)
+    of_class = [spec for spec in _bundled() if spec.architecture == name or _is_called(spec, name)]
+    return _any_of(fitting(of_class, observed), f"its class {name} and its pool", observed)
+
+
+def _is_called(spec: ModelSpec, architecture: str) -> bool:
+    """Whether the class is the model's name: KimiK25ForConditionalGeneration wraps the decoder of another class."""
+    stem = architecture.partition("For")[0].replace("_", "").lower()
+    return re.sub(r"[^a-z0-9]", "", spec.name).startswith(stem)
 
 
 def _bundled() -> Iterable[ModelSpec]:
     return map(load_model, model_names())
 
 
-def _any_of(candidates: Sequence[ModelSpec], why: str) -> Found | None:
-    """The first of models that have one cache; None where there are several caches, or none."""
-    if len({tuple((g.layers, g.attention) for g in spec.layer_groups) for spec in candidates}) != 1:
+def _any_of(candidates: Sequence[ModelSpec], why: str, observed: Observed) -> Found | None:
+    """The first of models that have one cache; None where there are none, `BadInput` where their caches differ."""
+    if not candidates:
         return None
-    first, *others = candidates
-    same = f" ({', '.join(spec.name for spec in others)} have the same cache)" if others else ""
-    return first, (f"model by {why}: {first.name}{same}",)
+    names = [spec.name for spec in candidates]
+    if len({tuple((g.layers, g.attention) for g in spec.layer_groups) for spec in candidates}) > 1:
+        raise BadInput(f"{observed.source}: {why} fit {', '.join(names)}; say which: kvplan reconcile LOG MODEL")
+    same = f"; the cache of {', '.join(names[1:])} is the same" if names[1:] else ""
+    return candidates[0], (f"model by {why}: {names[0]}{same}",)
 
 
 def _fetched(observed: Observed) -> Found:

@@ -50,6 +50,8 @@ _UNSAID = (None, -1, "auto", "", "None")
 _TORCH_NAMES = {"float4_e2m1fn_x2": "nvfp4"}
 _NO_RELEASE = re.compile(r"0\.1\.dev\d+.*")
 """What setuptools-scm calls a checkout without tags."""
+_OVERRIDE = "num_gpu_blocks_override"
+"""Left out, so that blocks are predicted from the memory; it is the cause of the difference."""
 _RANK = re.compile(r"(TP|PP|DP)(\d+)|EngineCore_(\d+)")
 _SAME_SPEC = "the model's own length is assumed; give --context"
 
@@ -120,7 +122,7 @@ def _fields(observed: Observed, notes: list[str]) -> Iterator[tuple[str, Any]]:
 
 def _arguments(observed: Observed, notes: list[str]) -> Iterator[tuple[str, Any]]:
     """Flags that the engine's rules know under its own names."""
-    taken = {flag for flags in FLAGS[observed.engine].values() for flag in flags}
+    taken = {_OVERRIDE, *(flag for flags in FLAGS[observed.engine].values() for flag in flags)}
     for flag, value in observed.flags.items():
         if value in _UNSAID or flag in taken or flag not in find_engine(observed.engine).args:
             continue
@@ -152,6 +154,9 @@ def _facts(observed: Observed) -> Iterator[tuple[str, Any]]:
     dtypes = {_dtype(t) for t in types or ({packed.value} if packed else ())}
     if len(dtypes) == 1 and (dtype := dtypes.pop()):
         yield "kv_dtype", dtype
+    block = observed.first("block_size") if observed.engine == "tensorrt-llm" else None
+    if block:  # a setting there, not something that follows from the model
+        yield "block_size", int(block.number)
     share = observed.first("gpu_memory_utilization") or observed.first("free_gpu_memory_fraction")
     if share and (fraction := _share(share.value)):
         yield "gpu_memory_utilization", fraction
@@ -176,13 +181,15 @@ def _ranks(observed: Observed, stated: Mapping[str, Any], notes: list[str]) -> d
 
 
 def _version(observed: Observed, stated: str | None, notes: list[str]) -> str | None:
-    """The log's version, the user's, or one that the log's lines belong to."""
+    """The log's version, the user's, or one that the log's lines belong to. Only vLLM's rules differ by release."""
     if observed.version and not _NO_RELEASE.fullmatch(observed.version):
         return observed.version
     if stated:
         return stated
+    if observed.engine != "vllm":
+        return None
     of_v0 = observed.first("engine_core") or observed.first("num_cpu_blocks")
-    assumed = "0.7" if observed.engine == "vllm" and of_v0 and of_v0.value != "V1" else None
+    assumed = "0.7" if of_v0 and of_v0.value != "V1" else None
     said = f"the log's version {observed.version} names no release" if observed.version else "the log states no version"
     notes.append(f"{said}; {observed.engine} {assumed or find_engine(observed.engine).default_version} is assumed")
     return assumed
