@@ -1,0 +1,62 @@
+"""Decode kernels, one module per library; `backends()` finds those that can run here.
+
+Every module exports `BACKENDS`, a tuple of `Backend`. A module whose library is absent still imports: the backend
+says what is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Protocol
+
+from torch import Tensor
+
+from kvplan.validate.paged import PagedCache
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One absorbed MLA decode step of one layer.
+
+    query [batch, query_tokens, heads, latent + rope] in bf16 (or fp32), against `cache`. The last query of a session
+    stands at its last token; earlier ones see one token less each.
+    """
+
+    query: Tensor
+    cache: PagedCache
+    softmax_scale: float
+    latent_dim: int = 512
+
+
+Launch = Callable[[], Tensor]
+"""Runs the step and returns [batch, query_tokens, heads, latent]; may reuse one output buffer."""
+
+
+class Backend(Protocol):
+    """One way to run a `Problem`."""
+
+    @property
+    def name(self) -> str:
+        """What stands in the table of results, such as `triton` or `flashinfer`."""
+        ...
+
+    def missing(self) -> str | None:
+        """Why this backend cannot run on this machine at all; None where it can."""
+        ...
+
+    def refusal(self, problem: Problem) -> str | None:
+        """Why it cannot run this problem; None where it can."""
+        ...
+
+    def prepare(self, problem: Problem) -> Launch:
+        """Everything that a serving engine would do once, outside the timed step."""
+        ...
+
+
+def backends() -> tuple[Backend, ...]:
+    """Every backend of every module here, sorted by module name, whether it can run or not."""
+    modules = sorted(m.name for m in iter_modules(__path__))
+    return tuple(b for name in modules for b in import_module(f"{__name__}.{name}").BACKENDS)
