@@ -82,10 +82,14 @@ class MlaBlock:
         head_dim = self.attention.qk_nope_head_dim + self.attention.qk_rope_head_dim
         return self.rope.softmax_gain / math.sqrt(head_dim)
 
+    @property
+    def _cached_dims(self) -> list[int]:
+        return [self.attention.kv_lora_rank, self.attention.qk_rope_head_dim]
+
     def compress(self, hidden: Tensor, positions: Tensor) -> Tensor:
         """What is cached for each token: normalised latent, then rotated key [batch, tokens, latent + rope]."""
         down = linear(hidden, self.weights.kv_a_proj_with_mqa)
-        latent, rope_key = down.split([self.attention.kv_lora_rank, self.attention.qk_rope_head_dim], -1)
+        latent, rope_key = torch.split(down, self._cached_dims, -1)
         return torch.cat([self.normalise_latent(latent), self.rotate(rope_key, positions)], -1)
 
     def normalise_latent(self, latent: Tensor) -> Tensor:
@@ -101,21 +105,21 @@ class MlaBlock:
         a, w = self.attention, self.weights
         if w.q_a_proj is not None and w.q_a_layernorm is not None:
             hidden = rms_norm(linear(hidden, w.q_a_proj), w.q_a_layernorm, self.rms_norm_eps)
-        query = linear(hidden, w.q_b_proj).unflatten(-1, (a.num_attention_heads, -1))
-        content, rotary = query.split([a.qk_nope_head_dim, a.qk_rope_head_dim], -1)
+        query = torch.unflatten(linear(hidden, w.q_b_proj), -1, (a.num_attention_heads, -1))
+        content, rotary = torch.split(query, [a.qk_nope_head_dim, a.qk_rope_head_dim], -1)
         return content, self.rotate(rotary, positions[..., None])
 
     def up_projections(self) -> tuple[Tensor, Tensor]:
         """W_UK [heads, nope, latent] and W_UV [heads, v, latent]."""
         a = self.attention
-        per_head = self.weights.kv_b_proj.unflatten(0, (a.num_attention_heads, -1))
-        w_uk, w_uv = per_head.split([a.qk_nope_head_dim, a.v_head_dim], 1)
+        per_head = torch.unflatten(self.weights.kv_b_proj, 0, (a.num_attention_heads, -1))
+        w_uk, w_uv = torch.split(per_head, [a.qk_nope_head_dim, a.v_head_dim], 1)
         return w_uk, w_uv
 
     def decode_restored(self, hidden: Tensor, positions: Tensor, entries: Tensor, lengths: Tensor) -> Tensor:
         """Attention output [batch, tokens, hidden], restoring K and V of every head from `entries`."""
         content, rotary = self.project_query(hidden, positions)
-        latent, rope_key = entries.split([self.attention.kv_lora_rank, self.attention.qk_rope_head_dim], -1)
+        latent, rope_key = torch.split(entries, self._cached_dims, -1)
         w_uk, w_uv = self.up_projections()
         heads = self.attention.num_attention_heads
         restored = torch.einsum("bsc,hdc->bshd", latent, w_uk)

@@ -1,20 +1,22 @@
 """How one token's cache record lies in bytes: quantise, pack, unpack, dequantise.
 
-Every record type packs float tensors into uint8 [..., record_bytes] and back, and names the `KvFormat` of the core
-whose bytes it must have. A record filled with 0xFF reads back as NaN in every format.
+The layout follows from the core: each tensor of a record is stored as its `KvFormat` says, in the order in which the
+attention kind declares them, codes before their scales. MLA under `fp8_ds_mla` is therefore FlashMLA's record: 512
+bytes of e4m3, four fp32 scales of 128 elements each, 64 rotary elements in bf16 = 656 bytes (FlashMLA README).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from kvplan.cache import CacheTensor, PerToken
-from kvplan.errors import UnknownName
-from kvplan.storage import kv_format
+from kvplan.errors import Unsupported
+from kvplan.storage import BF16, FP8, FP8_SCALE_128, Storage, kv_format
 
 E4M3 = torch.float8_e4m3fn
 E4M3_MAX = 448.0
@@ -22,147 +24,154 @@ POISON = 0xFF
 """The byte of a slot that nobody may read: a NaN in bf16 (0xFFFF), e4m3 (0xFF) and fp32 (0xFFFFFFFF)."""
 
 
-class Record(Protocol):
-    """One token's bytes in one layer, for values [..., width]."""
-
-    @property
-    def kv_dtype(self) -> str:
-        """The core's name of the format."""
-        ...
-
-    @property
-    def tensors(self) -> tuple[CacheTensor, ...]:
-        """What the record holds, as the core declares it."""
-        ...
-
-    @property
-    def record_bytes(self) -> int:
-        """Bytes that `pack` makes of one token."""
-        ...
+class Codec(Protocol):
+    """Vectors [..., dim] to bytes [..., n] and back; `unpack` gives bf16."""
 
     def pack(self, values: Tensor) -> Tensor:
-        """[..., width] -> uint8 [..., record_bytes]."""
+        """Quantise."""
         ...
 
-    def unpack(self, records: Tensor) -> Tensor:
-        """uint8 [..., record_bytes] -> [..., width] in the widest dtype that the record holds."""
+    def unpack(self, packed: Tensor) -> Tensor:
+        """Dequantise; a view where the stored values are bf16."""
+        ...
+
+    def unpack_scratch_bytes(self, elements: int) -> int:
+        """What `unpack` of this many elements allocates at its peak, result included."""
         ...
 
 
-def planned_record_bytes(record: Record) -> int:
-    """Bytes of the record by the core's rule, to compare with those that it really has."""
-    storage = kv_format(record.kv_dtype)
-    return sum(tensor.bytes_per_slot(storage) for tensor in record.tensors)
-
-
-def as_bytes(values: Tensor) -> Tensor:
-    """The bytes of the last dimension."""
+def _as_bytes(values: Tensor) -> Tensor:
     return values.contiguous().view(torch.uint8)
 
 
 @dataclass(frozen=True, slots=True)
-class PlainRecord:
-    """bf16 values one after another: K then V of every head, or latent then rotary key."""
+class Bf16Codec:
+    """Two bytes an element."""
+
+    def pack(self, values: Tensor) -> Tensor:
+        """Round to nearest."""
+        return _as_bytes(values.to(torch.bfloat16))
+
+    def unpack(self, packed: Tensor) -> Tensor:
+        """The same memory."""
+        return packed.view(torch.bfloat16)
+
+    def unpack_scratch_bytes(self, elements: int) -> int:
+        """Nothing."""
+        return 0
+
+
+@dataclass(frozen=True, slots=True)
+class E4m3Codec:
+    """One byte an element; the scale of the whole tensor is 1 and lies outside the cache (vLLM's `fp8`)."""
+
+    def pack(self, values: Tensor) -> Tensor:
+        """Saturate at 448 and round."""
+        return _as_bytes(values.float().clamp(-E4M3_MAX, E4M3_MAX).to(E4M3))
+
+    def unpack(self, packed: Tensor) -> Tensor:
+        """Exact: every e4m3 value is a bf16 value."""
+        return packed.view(E4M3).to(torch.bfloat16)
+
+    def unpack_scratch_bytes(self, elements: int) -> int:
+        """The bf16 copy."""
+        return 2 * elements
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledE4m3Codec:
+    """e4m3 codes of the whole vector, then one fp32 scale for each `group` of them."""
+
+    group: int
+
+    def pack(self, values: Tensor) -> Tensor:
+        """Scale each group so that its largest element becomes 448."""
+        groups = torch.unflatten(values.float(), -1, (-1, self.group))
+        scales = (groups.abs().amax(-1) / E4M3_MAX).clamp_min(torch.finfo(torch.float32).tiny)
+        codes = (groups / scales[..., None]).clamp(-E4M3_MAX, E4M3_MAX).to(E4M3).flatten(-2)
+        return torch.cat([_as_bytes(codes), _as_bytes(scales)], -1)
+
+    def unpack(self, packed: Tensor) -> Tensor:
+        """Code times scale, rounded to bf16."""
+        dim = packed.shape[-1] * self.group // (self.group + 4)
+        codes, scales = torch.split(packed, [dim, packed.shape[-1] - dim], -1)
+        groups = torch.unflatten(codes.view(E4M3).float(), -1, (-1, self.group))
+        return groups.mul_(scales.contiguous().view(torch.float32)[..., None]).flatten(-2).to(torch.bfloat16)
+
+    def unpack_scratch_bytes(self, elements: int) -> int:
+        """The fp32 products with the scales, or with the bf16 copy."""
+        return 4 * elements + max(4 * elements // self.group, 2 * elements)
+
+
+_CODECS: dict[Storage, Codec] = {BF16: Bf16Codec(), FP8: E4m3Codec(), FP8_SCALE_128: ScaledE4m3Codec(128)}
+
+
+def _codec(storage: Storage) -> Codec:
+    """The codec of a storage; `Unsupported` where kvplan plans a format that it cannot write."""
+    if storage not in _CODECS:
+        known = ", ".join(s.name for s in _CODECS)
+        raise Unsupported(f"validate cannot pack a cache tensor stored as {storage.name!r}; it packs {known}")
+    return _CODECS[storage]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One token's bytes in one layer: the values of `tensors`, one after another, as `kv_dtype` stores them."""
 
     tensors: tuple[CacheTensor, ...]
     kv_dtype: str = "bf16"
 
     @property
-    def record_bytes(self) -> int:
-        """Two bytes an element."""
-        return 2 * sum(t.elements_per_slot for t in self.tensors)
-
-    def pack(self, values: Tensor) -> Tensor:
-        """Round to bf16."""
-        return as_bytes(values.to(torch.bfloat16))
-
-    def unpack(self, records: Tensor) -> Tensor:
-        """bf16 view of the same memory."""
-        return records.view(torch.bfloat16)
-
-
-@dataclass(frozen=True, slots=True)
-class Fp8Record:
-    """Every element in e4m3 under one scale for the whole tensor, which lies outside the cache (vLLM `fp8`)."""
-
-    tensors: tuple[CacheTensor, ...]
-    scale: float = 1.0
-    kv_dtype: str = "fp8"
-
-    @property
-    def record_bytes(self) -> int:
-        """One byte an element."""
+    def width(self) -> int:
+        """Elements of one token."""
         return sum(t.elements_per_slot for t in self.tensors)
 
-    def pack(self, values: Tensor) -> Tensor:
-        """Divide by the scale, saturate at 448, round to e4m3."""
-        return as_bytes((values.float() / self.scale).clamp(-E4M3_MAX, E4M3_MAX).to(E4M3))
-
-    def unpack(self, records: Tensor) -> Tensor:
-        """bf16 values."""
-        return (records.view(E4M3).float() * self.scale).to(torch.bfloat16)
-
-
-@dataclass(frozen=True, slots=True)
-class Fp8DsMlaRecord:
-    """FlashMLA's record, vLLM `fp8_ds_mla`: 656 bytes at latent 512 and rope 64.
-
-    latent in e4m3 (512 B), one fp32 scale for each 128 of it (16 B), rotary key in bf16 (128 B), in this order
-    (FlashMLA README, "FP8 KV cache").
-    """
-
-    latent_dim: int = 512
-    rope_dim: int = 64
-    group: int = 128
-    kv_dtype: str = "fp8_ds_mla"
-
     @property
-    def tensors(self) -> tuple[CacheTensor, ...]:
-        """Latent and rotary key."""
-        return latent_tensors(self.latent_dim, self.rope_dim)
-
-    @property
-    def parts_bytes(self) -> list[int]:
-        """Bytes of latent, scales and rotary key."""
-        return [self.latent_dim, 4 * (self.latent_dim // self.group), 2 * self.rope_dim]
-
-    @property
-    def record_bytes(self) -> int:
-        """All three."""
-        return sum(self.parts_bytes)
+    def planned_bytes(self) -> int:
+        """Bytes of the record by the core's rule; `pack` must make exactly as many."""
+        storage = kv_format(self.kv_dtype)
+        return sum(t.bytes_per_slot(storage) for t in self.tensors)
 
     def pack(self, values: Tensor) -> Tensor:
-        """Quantise the latent by groups, each to its own largest element; round the rotary key to bf16."""
-        latent, rope = values.split([self.latent_dim, self.rope_dim], -1)
-        groups = latent.float().unflatten(-1, (-1, self.group))
-        scales = (groups.abs().amax(-1) / E4M3_MAX).clamp_min(torch.finfo(torch.float32).tiny)
-        codes = (groups / scales[..., None]).clamp(-E4M3_MAX, E4M3_MAX).to(E4M3).flatten(-2)
-        return torch.cat([as_bytes(codes), as_bytes(scales), as_bytes(rope.to(torch.bfloat16))], -1)
+        """[..., width] -> uint8 [..., record bytes]."""
+        parts = torch.split(values, [elements for _, elements, _ in self._parts()], -1)
+        return torch.cat([codec.pack(v) for (codec, _, _), v in zip(self._parts(), parts, strict=True)], -1)
 
-    def unpack(self, records: Tensor) -> Tensor:
-        """bf16 values."""
-        codes, scales, rope = (part.contiguous() for part in records.split(self.parts_bytes, -1))
-        groups = codes.view(E4M3).float().unflatten(-1, (-1, self.group))
-        latent = (groups * scales.view(torch.float32)[..., None]).flatten(-2)
-        return torch.cat([latent.to(torch.bfloat16), rope.view(torch.bfloat16)], -1)
+    def unpack(self, packed: Tensor) -> Tensor:
+        """uint8 [..., record bytes] -> bf16 [..., width]; a view where all of it is stored as bf16."""
+        parts = torch.split(packed, [size for _, _, size in self._parts()], -1)
+        values = [codec.unpack(p) for (codec, _, _), p in zip(self._parts(), parts, strict=True)]
+        return values[0] if len(values) == 1 else torch.cat(values, -1)
+
+    def unpack_scratch_bytes(self, tokens: int) -> int:
+        """What `unpack` of this many tokens allocates at its peak, result included."""
+        parts, done_bytes, peak_bytes = self._parts(), 0, 0
+        for codec, elements, _ in parts:
+            peak_bytes = max(peak_bytes, done_bytes + codec.unpack_scratch_bytes(elements * tokens))
+            done_bytes += 0 if isinstance(codec, Bf16Codec) else 2 * elements * tokens
+        joined_bytes = 2 * self.width * tokens if len(parts) > 1 else 0
+        return max(peak_bytes, done_bytes + joined_bytes)
+
+    def _parts(self) -> Sequence[tuple[Codec, int, int]]:
+        """(codec, elements, bytes) of each stretch of the record; neighbours without scales join if stored alike."""
+        storage = kv_format(self.kv_dtype)
+        parts: list[tuple[Codec, int, int]] = []
+        for tensor in self.tensors:
+            codec, size = _codec(storage.of(tensor.role)), tensor.bytes_per_slot(storage)
+            if parts and parts[-1][0] == codec and not isinstance(codec, ScaledE4m3Codec):
+                _, elements, before = parts.pop()
+                parts.append((codec, elements + tensor.elements_per_slot, before + size))
+            else:
+                parts.append((codec, tensor.elements_per_slot, size))
+        return parts
 
 
-def latent_tensors(latent_dim: int, rope_dim: int) -> tuple[CacheTensor, ...]:
-    """The two parts of an MLA entry."""
-    return CacheTensor("latent", 1, latent_dim, PerToken()), CacheTensor("rope", 1, rope_dim, PerToken())
-
-
-LatentDtype = Literal["bf16", "fp8", "fp8_ds_mla"]
-LATENT_DTYPES: tuple[LatentDtype, ...] = ("bf16", "fp8", "fp8_ds_mla")
+LATENT_DTYPES = ("bf16", "fp8", "fp8_ds_mla")
+"""KV dtypes in which kvplan runs MLA decode."""
 
 
 def latent_record(kv_dtype: str, latent_dim: int = 512, rope_dim: int = 64) -> Record:
-    """The record of an MLA entry in a KV dtype that kvplan can pack."""
-    tensors = latent_tensors(latent_dim, rope_dim)
-    if kv_dtype == "bf16":
-        return PlainRecord(tensors)
-    if kv_dtype == "fp8":
-        return Fp8Record(tensors)
-    if kv_dtype == "fp8_ds_mla":
-        return Fp8DsMlaRecord(latent_dim, rope_dim)
-    raise UnknownName.of("MLA record", kv_dtype, LATENT_DTYPES)
+    """An MLA entry: latent, then rotary key."""
+    return Record(
+        (CacheTensor("latent", 1, latent_dim, PerToken()), CacheTensor("rope", 1, rope_dim, PerToken())), kv_dtype
+    )

@@ -45,7 +45,7 @@ class PagedCache:
         """Room for `batch` sessions of `capacity_tokens`: in blocks of `block_size`, or None for contiguous."""
         block_tokens = block_size or capacity_tokens
         per_session = cdiv(capacity_tokens, block_tokens)
-        shape = (batch * per_session, block_tokens, record.record_bytes)
+        shape = (batch * per_session, block_tokens, record.planned_bytes)
         order = torch.randperm(shape[0], generator=torch.Generator().manual_seed(seed))
         if block_size is None:
             order = torch.arange(shape[0]).flip(0)

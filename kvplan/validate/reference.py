@@ -42,7 +42,7 @@ def grouped_attention(
     v_dim; heads must be a multiple of kv_heads. Returns output and log-sum-exp as `latent_attention` does.
     """
     seen = visible(lengths, query.shape[1], keys.shape[1])
-    grouped = query.to(torch.float64).unflatten(2, (keys.shape[2], -1))
+    grouped = torch.unflatten(query.to(torch.float64), 2, (keys.shape[2], -1))
     written = seen.any(1)[..., None, None]
     keys = keys.to(torch.float64).where(written, 0.0)
     values = values.to(torch.float64).where(written, 0.0)

@@ -75,5 +75,5 @@ class Rope:
         """Turn each pair of `x` [..., dim] by position x frequency; `positions` broadcasts to x.shape[:-1]."""
         angles = positions[..., None].to(torch.float64) * self.frequencies().to(x.device)
         turns = torch.polar(torch.full_like(angles, self.amplitude), angles)
-        pairs = torch.view_as_complex(x.to(torch.float64).unflatten(-1, (-1, 2)).contiguous())
+        pairs = torch.view_as_complex(torch.unflatten(x.to(torch.float64), -1, (-1, 2)).contiguous())
         return torch.view_as_real(pairs * turns).flatten(-2).to(x.dtype)
