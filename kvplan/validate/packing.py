@@ -57,8 +57,8 @@ class Bf16Codec:
         return packed.view(torch.bfloat16)
 
     def unpack_scratch_bytes(self, elements: int) -> int:
-        """Nothing."""
-        return 0
+        """Nothing, however many."""
+        return 0 * elements
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +131,11 @@ class Record:
         """Bytes of the record by the core's rule; `pack` must make exactly as many."""
         storage = kv_format(self.kv_dtype)
         return sum(t.bytes_per_slot(storage) for t in self.tensors)
+
+    @property
+    def is_stored_in_bf16(self) -> bool:
+        """Whether values are read where they lie."""
+        return all(isinstance(codec, Bf16Codec) for codec, _, _ in self._parts())
 
     def pack(self, values: Tensor) -> Tensor:
         """[..., width] -> uint8 [..., record bytes]."""

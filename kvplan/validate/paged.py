@@ -1,12 +1,14 @@
 """One layer's cache in real memory: blocks, a block table, and sessions that grow into it.
 
-A contiguous cache is the same thing with one block per session. Blocks are handed out in a shuffled order, so that a
-kernel which ignores the table cannot pass, and unwritten slots are NaN, so that a kernel which reads them cannot.
+A contiguous cache is the same thing with one block per session, in order. Blocks of a paged one are handed out
+shuffled, so that a kernel which ignores the table cannot pass, and unwritten slots are NaN, so that a kernel which
+reads them cannot.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -16,11 +18,44 @@ from kvplan.errors import BadInput
 from kvplan.validate.packing import POISON, Record
 
 
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How many slots a cache has: `batch` sessions of up to `capacity_tokens`, in blocks of `block_size`.
+
+    `block_size` None is contiguous: one block per session.
+    """
+
+    batch: int
+    capacity_tokens: int
+    block_size: int | None = None
+
+    @property
+    def block_tokens(self) -> int:
+        """Slots of one block."""
+        return self.block_size or self.capacity_tokens
+
+    @property
+    def blocks_per_session(self) -> int:
+        """Blocks that a full session holds."""
+        return cdiv(self.capacity_tokens, self.block_tokens)
+
+    @property
+    def num_blocks(self) -> int:
+        """Blocks of all sessions."""
+        return self.batch * self.blocks_per_session
+
+
+def poisoned(record: Record, extent: Extent, layers: int, device: str) -> Tensor:
+    """The memory of `layers` layers in one piece, all NaN: uint8 [layers, num_blocks, block_tokens, record bytes]."""
+    shape = (layers, extent.num_blocks, extent.block_tokens, record.planned_bytes)
+    return torch.full(shape, POISON, dtype=torch.uint8, device=device)
+
+
 @dataclass(slots=True)
 class PagedCache:
-    """One layer's cache of `batch` sessions.
+    """One layer's cache.
 
-    blocks       uint8 [num_blocks, block_size, record_bytes]
+    blocks       uint8 [num_blocks, block_tokens, record bytes]
     block_table  int32 [batch, blocks per session]; -1 where no block has been handed out
     lengths      int32 [batch] tokens written
     """
@@ -29,43 +64,27 @@ class PagedCache:
     blocks: Tensor
     block_table: Tensor
     lengths: Tensor
-    free_blocks: list[int]
+    free_blocks: list[int] = field(default_factory=list)
 
     @classmethod
-    def allocate(
-        cls,
-        record: Record,
-        *,
-        batch: int,
-        capacity_tokens: int,
-        block_size: int | None = None,
-        device: str = "cpu",
-        seed: int = 0,
-    ) -> PagedCache:
-        """Room for `batch` sessions of `capacity_tokens`: in blocks of `block_size`, or None for contiguous."""
-        block_tokens = block_size or capacity_tokens
-        per_session = cdiv(capacity_tokens, block_tokens)
-        shape = (batch * per_session, block_tokens, record.planned_bytes)
-        order = torch.randperm(shape[0], generator=torch.Generator().manual_seed(seed))
-        if block_size is None:
-            order = torch.arange(shape[0]).flip(0)
-        return cls(
-            record=record,
-            blocks=torch.full(shape, POISON, dtype=torch.uint8, device=device),
-            block_table=torch.full((batch, per_session), -1, dtype=torch.int32, device=device),
-            lengths=torch.zeros(batch, dtype=torch.int32, device=device),
-            free_blocks=order.tolist(),
-        )
+    def over(cls, blocks: Tensor, record: Record, extent: Extent, *, seed: int = 0) -> PagedCache:
+        """An empty cache over memory that is already there (one layer of `poisoned`)."""
+        order = torch.randperm(extent.num_blocks, generator=torch.Generator().manual_seed(seed))
+        table = torch.full((extent.batch, extent.blocks_per_session), -1, dtype=torch.int32)
+        if extent.block_size is None:
+            order, table = order[:0], torch.arange(extent.batch, dtype=torch.int32)[:, None]
+        lengths = torch.zeros(extent.batch, dtype=torch.int32, device=blocks.device)
+        return cls(record, blocks, table.to(blocks.device), lengths, order.tolist())
+
+    @classmethod
+    def allocate(cls, record: Record, extent: Extent, *, device: str = "cpu", seed: int = 0) -> PagedCache:
+        """An empty cache with memory of its own."""
+        return cls.over(poisoned(record, extent, 1, device)[0], record, extent, seed=seed)
 
     @property
-    def block_size(self) -> int:
-        """Tokens of one block."""
+    def block_tokens(self) -> int:
+        """Slots of one block."""
         return self.blocks.shape[1]
-
-    @property
-    def storage_bytes(self) -> int:
-        """Bytes of the blocks, used or not: what the device had to give."""
-        return self.blocks.untyped_storage().nbytes()
 
     @property
     def used_bytes(self) -> int:
@@ -78,37 +97,46 @@ class PagedCache:
         table = self.block_table
         return table.shape[1] == 1 and bool((table[:, 0].cpu() == torch.arange(len(table))).all())
 
-    def append(self, values: Tensor, sessions: Tensor | None = None) -> None:
-        """Write the next tokens: values [sessions, tokens, width], of all sessions or of the given ones."""
-        rows = torch.arange(len(self.lengths)) if sessions is None else sessions
-        tokens = values.shape[1]
-        for row in rows.tolist():
-            self._reserve(row, int(self.lengths[row]) + tokens)
-        rows = rows.to(self.lengths.device)
-        positions = self.lengths[rows, None] + torch.arange(tokens, device=self.lengths.device)
-        blocks = self.block_table[rows[:, None], positions // self.block_size]
-        self.blocks[blocks, positions % self.block_size] = self.record.pack(values)
-        self.lengths[rows] += tokens
+    def append(self, values: Tensor) -> None:
+        """Write the next tokens of every session: values [batch, tokens, width]."""
+        self.append_ragged(values, torch.full_like(self.lengths, values.shape[1]))
+
+    def append_ragged(self, values: Tensor, counts: Tensor) -> None:
+        """Write the first `counts` [batch] of values [batch, tokens, width]."""
+        for row, tokens in enumerate((self.lengths + counts).tolist()):
+            self._reserve(row, tokens)
+        rows, steps = (torch.arange(values.shape[1], device=counts.device) < counts[:, None]).nonzero(as_tuple=True)
+        positions = self.lengths[rows] + steps
+        blocks = self.block_table[rows, positions // self.block_tokens]
+        self.blocks[blocks, positions % self.block_tokens] = self.record.pack(values[rows, steps])
+        self.lengths += counts
 
     def _reserve(self, row: int, tokens: int) -> None:
         """Hand out blocks until session `row` has room for `tokens`."""
         held = int((self.block_table[row] >= 0).sum())
-        needed = cdiv(tokens, self.block_size)
+        needed = cdiv(tokens, self.block_tokens)
         if needed > self.block_table.shape[1]:
-            room = self.block_table.shape[1] * self.block_size
+            room = self.block_table.shape[1] * self.block_tokens
             raise BadInput(f"session {row}: {tokens} tokens do not fit into a cache of {room} tokens a session")
         for column in range(held, needed):
             self.block_table[row, column] = self.free_blocks.pop()
 
-    def gather(self) -> Tensor:
-        """A copy of the records in token order, uint8 [batch, longest length rounded up to blocks, record_bytes]."""
-        columns = cdiv(int(self.lengths.max()), self.block_size)
-        table = self.block_table[:, :columns].clamp_min(0)
-        return self.blocks[table].flatten(1, 2)
+    @property
+    def gathered_bytes(self) -> int:
+        """Bytes of what the reader copies."""
+        return len(self.lengths) * cdiv(int(self.lengths.max()), self.block_tokens) * self.blocks[0].numel()
+
+    def reader(self) -> Callable[[], Tensor]:
+        """What fetches the records in each step, uint8 [batch, tokens, record bytes]: a view where they lie in order,
+        else a copy by the block table. The lengths are those of now."""
+        tokens = int(self.lengths.max())
+        if self.in_order:
+            return lambda: self.blocks[:, :tokens]
+        table = self.block_table[:, : cdiv(tokens, self.block_tokens)].clamp_min(0)
+        return lambda: self.blocks[table].flatten(1, 2)[:, :tokens]
 
     def unpack(self) -> Tensor:
         """Values in token order [batch, tokens, width]; unwritten slots are NaN."""
-        tokens = int(self.lengths.max())
-        values = self.record.unpack(self.gather()[:, :tokens])
-        written = torch.arange(tokens, device=self.lengths.device) < self.lengths[:, None]
+        values = self.record.unpack(self.reader()())
+        written = torch.arange(values.shape[1], device=values.device) < self.lengths[:, None]
         return values.where(written[..., None], torch.nan)

@@ -55,6 +55,10 @@ class Backend(Protocol):
         """Everything that a serving engine would do once, outside the timed step."""
         ...
 
+    def scratch_bytes(self, problem: Problem) -> int | None:
+        """What one launch allocates at its peak, its output included; None where the library does not tell."""
+        ...
+
 
 def backends() -> tuple[Backend, ...]:
     """Every backend of every module here, sorted by module name, whether it can run or not."""

@@ -61,13 +61,34 @@ def _rows_that_see(query_tokens: int, heads: int, tokens: int, device: torch.dev
     return torch.arange(tokens, device=device) < ends.repeat_interleave(heads)[:, None]
 
 
-def _reader(cache: PagedCache, dtype: torch.dtype) -> Callable[[], Tensor]:
-    """What fetches the entries [batch, tokens, width] for each step: a view, or gather and dequantise."""
-    tokens = int(cache.lengths.max())
-    if cache.in_order and cache.record.kv_dtype == "bf16" and dtype == torch.bfloat16:
-        entries = cache.record.unpack(cache.blocks)[:, :tokens]
-        return lambda: entries
-    return lambda: cache.record.unpack(cache.gather()[:, :tokens]).to(dtype)
+def _reader_bytes(cache: PagedCache) -> tuple[int, int]:
+    """(at the peak, kept until the end) of what the reader allocates."""
+    tokens = len(cache.lengths) * int(cache.lengths.max())
+    gathered_bytes = 0 if cache.in_order else cache.gathered_bytes
+    unpacked_bytes = 0 if cache.record.is_stored_in_bf16 else 2 * cache.record.width * tokens
+    kept_bytes = gathered_bytes if cache.record.is_stored_in_bf16 else unpacked_bytes
+    return gathered_bytes + cache.record.unpack_scratch_bytes(tokens), kept_bytes
+
+
+_CPU_ROWS, _CPU_KEYS, _CPU_PACKED_ROWS = 32, 512, 64
+
+
+def _sdpa_bytes(problem: Problem) -> int | None:
+    """Output and scratch of the fused kernels; None where the CPU's kernel may repack the whole cache, which depends on
+    the processor (64 rows and more).
+
+    CPU: log-sum-exp, and for each thread a tile of 32 rows against 512 keys: scores, maximum, sum and output in
+    float32, the scores once more in bf16 (ATen/native/cpu/FlashAttentionKernel.cpp). CUDA: a float32 accumulator as
+    large as the output (ATen/native/transformers/cuda/mem_eff_attention, outputs wider than 128).
+    """
+    batch, query_tokens, heads, width = problem.query.shape
+    rows = query_tokens * heads
+    if problem.query.device.type == "cuda":
+        return batch * rows * problem.latent_dim * (2 + 4)
+    tile_rows, keys = min(rows, _CPU_ROWS), min(int(problem.cache.lengths.max()), _CPU_KEYS)
+    tile_bytes = 4 * tile_rows * (keys + 2 + width) + 2 * tile_rows * keys
+    known_bytes = batch * rows * (2 * width + 4) + torch.get_num_threads() * tile_bytes
+    return known_bytes if rows < _CPU_PACKED_ROWS else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +110,23 @@ class TorchForm:
         """Entries as a view where they lie in order in bf16; otherwise each step gathers and dequantises them."""
         batch, query_tokens, heads, _ = problem.query.shape
         rows = problem.query.flatten(1, 2)
-        read = _reader(problem.cache, problem.query.dtype)
+        record, read = problem.cache.record, problem.cache.reader()
         seen = _rows_that_see(query_tokens, heads, int(problem.cache.lengths.max()), rows.device)
 
         def launch() -> Tensor:
-            output = self.form(rows, read(), seen, problem.softmax_scale, problem.latent_dim)
+            output = self.form(rows, record.unpack(read()), seen, problem.softmax_scale, problem.latent_dim)
             return output.view(batch, query_tokens, heads, problem.latent_dim)
 
         return launch
 
+    def scratch_bytes(self, problem: Problem) -> int | None:
+        """Gathered and dequantised entries beside the fused kernel; oneDNN's and cuBLAS's workspaces are unknown."""
+        kernel_bytes = _sdpa_bytes(problem) if self.form is sdpa else None
+        if kernel_bytes is None:
+            return None
+        peak_bytes, kept_bytes = _reader_bytes(problem.cache)
+        return max(peak_bytes, kept_bytes + kernel_bytes)
 
-BACKENDS = (TorchForm("torch-bmm", bmm), TorchForm("torch-mm", mm), TorchForm("torch-sdpa", sdpa))
+
+FUSED = TorchForm("torch-sdpa", sdpa)
+BACKENDS = (TorchForm("torch-bmm", bmm), TorchForm("torch-mm", mm), FUSED)
