@@ -76,7 +76,7 @@ def out_of_memory_named(planned_bytes: int, free_bytes: int, what: str) -> Itera
     try:
         yield
     except RuntimeError as error:
-        refusal = isinstance(error, torch.OutOfMemoryError) or "not enough memory" in str(error)
+        refusal = isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)
         if not refusal:
             raise
         raise Unsupported(

@@ -98,13 +98,13 @@ def _filled(record: Record, values: Tensor, group: Group, capacity_tokens: int) 
     return cache
 
 
-def _verdict(
-    scheme: str, spec: ModelSpec, group: Group, parallel: Parallelism, cache: PagedCache, error: Tensor
-) -> tuple[MemoryCheck, NumericCheck]:
-    name = f"rank{group.rank}-{scheme}"
-    session = session_bytes(with_layers(spec, 1), CONTEXT_TOKENS, kv_format("bf16"), parallel)
-    stored_bytes = cache.blocks.untyped_storage().nbytes()
-    memory = MemoryCheck(name, "storage", BATCH * int(session), stored_bytes)
+def _planned_bytes(spec: ModelSpec, parallel: Parallelism) -> int:
+    """What one rank stores for the batch in one layer."""
+    return BATCH * int(session_bytes(with_layers(spec, 1), CONTEXT_TOKENS, kv_format("bf16"), parallel))
+
+
+def _verdict(name: str, planned_bytes: int, cache: PagedCache, error: Tensor) -> tuple[MemoryCheck, NumericCheck]:
+    memory = MemoryCheck(name, "storage", planned_bytes, cache.blocks.untyped_storage().nbytes())
     return memory, NumericCheck(name, "output of all ranks against one rank's", float(error.abs().max()), BOUND)
 
 
@@ -128,7 +128,7 @@ def tensor_parallel_gqa(spec: ModelSpec, group: Group) -> tuple[MemoryCheck, Num
     output, _ = grouped_attention(part, *grouped.split_heads(cache.unpack(), shard), cache.lengths, scale)
     alone, _ = grouped_attention(query, keys, values, cache.lengths, scale)
     error = torch.cat(group.gather(output), 2) - alone
-    return _verdict("gqa-tp", spec, group, Parallelism(tp=group.size), cache, error)
+    return _verdict(f"rank{group.rank}-gqa-tp", _planned_bytes(spec, Parallelism(tp=group.size)), cache, error)
 
 
 def tensor_parallel_mla(spec: ModelSpec, group: Group) -> tuple[MemoryCheck, NumericCheck]:
@@ -139,7 +139,7 @@ def tensor_parallel_mla(spec: ModelSpec, group: Group) -> tuple[MemoryCheck, Num
     output, _ = latent_attention(part, cache.unpack(), cache.lengths, scale, attention.kv_lora_rank)
     alone, _ = latent_attention(query, entries, cache.lengths, scale, attention.kv_lora_rank)
     error = torch.cat(group.gather(output), 2) - alone
-    return _verdict("mla-tp", spec, group, Parallelism(tp=group.size), cache, error)
+    return _verdict(f"rank{group.rank}-mla-tp", _planned_bytes(spec, Parallelism(tp=group.size)), cache, error)
 
 
 def context_parallel_mla(spec: ModelSpec, group: Group) -> tuple[MemoryCheck, NumericCheck]:
@@ -152,7 +152,7 @@ def context_parallel_mla(spec: ModelSpec, group: Group) -> tuple[MemoryCheck, Nu
     full = torch.full_like(cache.lengths, CONTEXT_TOKENS)
     alone, _ = latent_attention(query, entries, full, scale, attention.kv_lora_rank)
     parallel = Parallelism(tp=group.size, dcp=group.size)
-    return _verdict("mla-dcp", spec, group, parallel, cache, output - alone)
+    return _verdict(f"rank{group.rank}-mla-dcp", _planned_bytes(spec, parallel), cache, output - alone)
 
 
 def _latent_problem(spec: ModelSpec, group: Group) -> tuple[MultiHeadLatentAttention, Tensor, Tensor, float]:

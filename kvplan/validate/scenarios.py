@@ -17,7 +17,7 @@ from torch import Tensor
 from kvplan.attention import Attention
 from kvplan.attention.gqa import GroupedQueryAttention
 from kvplan.attention.mla import MultiHeadLatentAttention
-from kvplan.storage import KvFormat, kv_format
+from kvplan.storage import kv_format
 from kvplan.validate.rope import Rope
 
 HIDDEN, LATENT, ROPE, HEAD = 2048, 512, 64, 128
@@ -51,11 +51,13 @@ def _largest(difference: Tensor) -> float:
     return float(difference.abs().max())
 
 
-def _gqa(kv_heads: int) -> GroupedQueryAttention:
+def gqa(kv_heads: int) -> GroupedQueryAttention:
+    """The documents' reference dimensions with so many KV heads."""
     return GroupedQueryAttention(num_attention_heads=REFERENCE_HEADS, num_key_value_heads=kv_heads, head_dim=HEAD)
 
 
-def _mla() -> MultiHeadLatentAttention:
+def mla() -> MultiHeadLatentAttention:
+    """The same with DeepSeek's latent."""
     return MultiHeadLatentAttention(
         num_attention_heads=REFERENCE_HEADS,
         kv_lora_rank=LATENT,
@@ -65,7 +67,9 @@ def _mla() -> MultiHeadLatentAttention:
     )
 
 
-def _planned_bytes(attention: Attention, storage: KvFormat, layers: int) -> int:
+def planned_bytes(attention: Attention, layers: int) -> int:
+    """Bytes that the core plans for `layers` layers of TOKENS tokens in float16."""
+    storage = kv_format("fp16")
     return layers * sum(t.bytes_per_slot(storage) * int(t.slots(TOKENS)) for t in attention.tensors())
 
 
@@ -79,18 +83,17 @@ def _tensor_bytes(attention: Attention, layers: int) -> int:
 
 
 def _byte_error(kinds: Sequence[Attention], layers: int) -> float:
-    storage = kv_format("fp16")
-    return float(max(abs(_tensor_bytes(a, layers) - _planned_bytes(a, storage, layers)) for a in kinds))
+    return float(max(abs(_tensor_bytes(a, layers) - planned_bytes(a, layers)) for a in kinds))
 
 
 def compression() -> float:
     """MHA, GQA-8 and MLA over all layers."""
-    return _byte_error((_gqa(REFERENCE_HEADS), _gqa(8), _mla()), REFERENCE_LAYERS)
+    return _byte_error((gqa(REFERENCE_HEADS), gqa(8), mla()), REFERENCE_LAYERS)
 
 
 def footprint() -> float:
     """MHA, MQA, GQA-8 and MLA in one layer."""
-    return _byte_error((_gqa(REFERENCE_HEADS), _gqa(1), _gqa(8), _mla()), 1)
+    return _byte_error((gqa(REFERENCE_HEADS), gqa(1), gqa(8), mla()), 1)
 
 
 def _restored(tokens: int) -> tuple[Tensor, Tensor, Tensor]:
