@@ -24,7 +24,7 @@ from kvplan.storage import kv_format
 from kvplan.units import format_bytes
 from kvplan.validate import gauge, grouped
 from kvplan.validate.kernels import Launch, Problem
-from kvplan.validate.kernels.torch import FUSED
+from kvplan.validate.kernels.torch_sdpa import BACKEND as FUSED
 from kvplan.validate.machine import Machine
 from kvplan.validate.packing import LATENT_DTYPES, Record
 from kvplan.validate.paged import Extent, PagedCache, poisoned

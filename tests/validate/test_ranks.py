@@ -14,8 +14,8 @@ import pytest
 
 pytest.importorskip("torch", reason="the extra `validate` is not installed")
 
-from kvplan.errors import BadInput  # noqa: E402
-from kvplan.validate.ranks import CONTEXT_TOKENS, process_group  # noqa: E402
+from kvplan.errors import BadInput
+from kvplan.validate.ranks import CONTEXT_TOKENS, process_group
 
 SIZE = 2
 WORKER = Path(__file__).with_name("rank_worker.py")

@@ -1,7 +1,7 @@
-"""Decode kernels, one module per library; `backends()` finds those that can run here.
+"""Decode kernels, one module each; `backends()` finds them.
 
-Every module exports `BACKENDS`, a tuple of `Backend`. A module whose library is absent still imports: the backend
-says what is missing.
+Every module whose name does not start with an underscore exports a `Backend` as `BACKEND`. A module whose library is
+absent still imports: its backend says what is missing. Forms of one library share their name up to the first dash.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Backend(Protocol):
 
     @property
     def name(self) -> str:
-        """What stands in the table of results, such as `triton` or `flashinfer`."""
+        """What stands in the table of results, such as `triton` or `torch-mm`."""
         ...
 
     def missing(self) -> str | None:
@@ -61,6 +61,11 @@ class Backend(Protocol):
 
 
 def backends() -> tuple[Backend, ...]:
-    """Every backend of every module here, sorted by module name, whether it can run or not."""
-    modules = sorted(m.name for m in iter_modules(__path__))
-    return tuple(b for name in modules for b in import_module(f"{__name__}.{name}").BACKENDS)
+    """The backend of every module here, sorted by module name, whether it can run or not."""
+    modules = sorted(m.name for m in iter_modules(__path__) if not m.name.startswith("_"))
+    return tuple(import_module(f"{__name__}.{name}").BACKEND for name in modules)
+
+
+def library(backend: Backend) -> str:
+    """`torch` of `torch-mm`."""
+    return backend.name.partition("-")[0]

@@ -7,12 +7,19 @@ import pytest
 torch = pytest.importorskip("torch", reason="the extra `validate` is not installed")
 
 from kvplan.validate.gauge import peak_bytes  # noqa: E402
-from kvplan.validate.kernels import Problem  # noqa: E402
-from kvplan.validate.kernels.torch import BACKENDS, FUSED, TorchForm  # noqa: E402
+from kvplan.validate.kernels import (  # noqa: E402
+    Problem,
+    torch_bmm,
+    torch_mm,
+    torch_sdpa,
+)
+from kvplan.validate.kernels._torch import TorchForm  # noqa: E402
 from kvplan.validate.packing import LATENT_DTYPES, latent_record  # noqa: E402
 from kvplan.validate.paged import Extent, PagedCache  # noqa: E402
 from kvplan.validate.reference import latent_attention  # noqa: E402
 
+FUSED = torch_sdpa.BACKEND
+BACKENDS = (torch_bmm.BACKEND, torch_mm.BACKEND, FUSED)
 SCALE = 192**-0.5
 BATCH = 2
 
