@@ -9,28 +9,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 import torch
 
 from kvplan.decode_kernel import DecodeShape
-from kvplan.validate.bench import Stopwatch, Timing
+from kvplan.validate.bench import MIN_SAMPLES, Stopwatch, Timing
 from kvplan.validate.calibrate import probe_shapes
 from kvplan.validate.kernels import Backend, Problem
 from kvplan.validate.machine import DeviceProbes, Machine
+from kvplan.validate.packing import Record
 from kvplan.validate.pool import CachePool
 from kvplan.validate.predict import Predictor, device_of
 from kvplan.validate.reference import latent_attention
-from kvplan.validate.result import DecodeRow, NumericCheck
+from kvplan.validate.result import BF16_BOUND, DecodeRow, NumericCheck
 
 SCALE = 192**-0.5
 """1 / sqrt(nope + rope) of DeepSeek's heads."""
-KERNEL_BOUND = 2e-2
-_CPU_GRID = [
+CPU_GRID = [
     (1, 16, 2048), (1, 128, 2048), (4, 16, 4096), (2, 128, 4096), (1, 64, 8192), (8, 16, 2048), (4, 128, 2048),
     (1, 32, 8192), (2, 64, 4096), (1, 16, 16384), (1, 128, 8192), (4, 32, 4096), (8, 64, 2048), (4, 16, 8192),
     (2, 128, 8192), (1, 64, 16384), (8, 32, 4096), (16, 16, 4096), (8, 128, 4096), (1, 16, 32768),
 ]  # fmt: skip
-_CUDA_GRID = [
+CUDA_GRID = [
     (128, 16, 8192), (128, 128, 8192), (1, 16, 8192), (1, 128, 32768), (32, 16, 4096), (32, 128, 4096),
     (128, 64, 4096), (64, 32, 8192), (8, 16, 32768), (8, 128, 16384), (64, 16, 2048), (64, 128, 2048), (16, 64, 16384),
     (256, 16, 4096), (128, 128, 4096), (4, 64, 32768), (256, 32, 2048), (38, 128, 8192), (1, 64, 4096), (16, 16, 65536),
@@ -54,9 +55,13 @@ class Lab:
         """Of the pool's records."""
         return self.pool.record.kv_dtype
 
-    def problem(self, shape: DecodeShape, number: int = 0) -> Problem:
-        """The shape on the pool's cache of that number."""
-        return self._problems(shape, number + 1)[number]
+    def problem(self, shape: DecodeShape) -> Problem:
+        """The shape on the pool's first cache."""
+        return self._problems(shape, 1)[0]
+
+    def fits(self, shape: DecodeShape) -> bool:
+        """Whether the pool holds it."""
+        return shape.batch * shape.context_tokens <= len(self.pool.slots)
 
     def time(self, backend: Backend, shape: DecodeShape) -> Timing:
         """Median over caches in rotation."""
@@ -102,18 +107,33 @@ class Contestant:
     timings: Sequence[tuple[DecodeShape, Timing]]
 
 
-def shapes(device: str, kv_bytes_per_token: int) -> list[DecodeShape]:
-    """The held-out grid of a device; probe shapes are never part of it."""
-    grid = _CUDA_GRID if device == "cuda" else _CPU_GRID
-    return [
-        DecodeShape(batch=b, num_heads=h, context_tokens=s, kv_bytes_per_token=kv_bytes_per_token) for b, h, s in grid
-    ]
+def grid(device: str, record: Record) -> list[DecodeShape]:
+    """The held-out shapes of a device."""
+    return [_shape(record, b, h, s) for b, h, s in (CUDA_GRID if device == "cuda" else CPU_GRID)]
+
+
+def _shape(record: Record, batch: int, num_heads: int, context_tokens: int) -> DecodeShape:
+    """At the latent of the record."""
+    latent, rope = record.tensors
+    return DecodeShape(
+        batch=batch,
+        num_heads=num_heads,
+        context_tokens=context_tokens,
+        latent_dim=latent.dim,
+        rope_dim=rope.dim,
+        kv_bytes_per_token=record.planned_bytes,
+    )
+
+
+def probes_of(machine: Machine, probes: DeviceProbes, record: Record) -> list[DecodeShape]:
+    """The shapes that calibrate a kernel, at the record's own bytes."""
+    device = device_of(machine, probes.read_bytes_per_s, probes.gemm_flops_per_s)
+    return [_shape(record, s.batch, s.num_heads, s.context_tokens) for s in probe_shapes(device)]
 
 
 def calibrated(lab: Lab, backend: Backend) -> Contestant:
     """Time the probes of one form and fit the model to them."""
-    device = device_of(lab.machine, lab.probes.read_bytes_per_s, lab.probes.gemm_flops_per_s)
-    found = [(shape, lab.time(backend, shape)) for shape in probe_shapes(device)]
+    found = [(s, lab.time(backend, s)) for s in probes_of(lab.machine, lab.probes, lab.pool.record)]
     seconds = [(shape, timing.median_s) for shape, timing in found]
     return Contestant(backend, Predictor.fitted(lab.machine, lab.probes, seconds), found)
 
@@ -132,17 +152,25 @@ def held_out_row(lab: Lab, contestants: Sequence[Contestant], shape: DecodeShape
 
 
 def drift(lab: Lab, contestant: Contestant) -> float:
-    """The largest relative change of a probe between the start and now."""
-    return max(abs(lab.time(contestant.backend, s).median_s / t.median_s - 1) for s, t in contestant.timings)
+    """The median relative change of the probes between the start and now: one of them may jump, the machine moves all."""
+    return median(abs(lab.time(contestant.backend, s).median_s / t.median_s - 1) for s, t in contestant.timings)
 
 
-def kernel_check(lab: Lab, backend: Backend, num_heads: int) -> NumericCheck:
-    """A small problem against float64 on the dequantised cache, as a share of the largest output."""
-    shape = DecodeShape(
-        batch=2, num_heads=num_heads, context_tokens=200, kv_bytes_per_token=lab.pool.record.planned_bytes
-    )
+def cost_s(lab: Lab, contestants: Sequence[Contestant], shape: DecodeShape) -> float:
+    """About how long it takes to time a shape."""
+    once_s = min(c.predictor.probe_s(shape) for c in contestants)
+    return max(lab.timing_s, (MIN_SAMPLES + 1) * once_s)
+
+
+def kernel_check(lab: Lab, backend: Backend, num_heads: int) -> NumericCheck | str:
+    """A small problem against float64 on the dequantised cache, as a share of the largest output; or the backend's
+    reason not to run it."""
+    shape = _shape(lab.pool.record, 2, num_heads, 200)
     problem = lab.problem(shape)
+    refusal = backend.refusal(problem)
+    if refusal:
+        return f"{backend.name}, {lab.kv_dtype}, {num_heads} heads: {refusal}"
     truth, _ = latent_attention(problem.query, problem.cache.unpack(), problem.cache.lengths, SCALE, shape.latent_dim)
     error = (backend.prepare(problem)().to(torch.float64) - truth).abs().max() / truth.abs().max()
     name = f"kernel-{backend.name}-{lab.kv_dtype}-h{num_heads}"
-    return NumericCheck(name, "decode kernel against float64", float(error), KERNEL_BOUND)
+    return NumericCheck(name, "decode kernel against float64", float(error), BF16_BOUND)

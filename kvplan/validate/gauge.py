@@ -7,12 +7,16 @@ kMinBlockSize, kMinLargeAlloc, kRoundLarge).
 
 from __future__ import annotations
 
+import ctypes
+import gc
+import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-from torch.profiler import ProfilerActivity, profile
+from torch.autograd.profiler import profile
 
 from kvplan.arith import round_up
 from kvplan.errors import Unsupported
@@ -30,6 +34,15 @@ def anonymous_bytes(path: Path = Path("/proc/self/smaps_rollup")) -> int | None:
     except OSError:
         return None
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Anonymous:")), None)
+
+
+def release_freed_pages() -> None:
+    """Give freed pages back to the system where the C library can (glibc): it keeps them for later requests, and a
+    tensor that took them would not show as growth."""
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
+    if trim is not None:
+        trim(0)
 
 
 def allocated_bytes(request_bytes: int) -> int:
@@ -59,15 +72,29 @@ def _cuda_peak_bytes(step: Callable[[], object]) -> int:
 
 def _cpu_peak_bytes(step: Callable[[], object]) -> int:
     """From the profiler's record of every allocation and release."""
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+    with _silent_stderr(), profile(profile_memory=True) as profiler:
         step()
-    results = profiler.profiler.kineto_results if profiler.profiler else None
+    results = profiler.kineto_results
     events = [e for e in results.events() if e.name() == "[memory]"] if results else []
     held_bytes = top_bytes = 0
     for event in sorted(events, key=lambda e: e.start_ns()):
         held_bytes += event.nbytes()
         top_bytes = max(top_bytes, held_bytes)
     return top_bytes
+
+
+@contextmanager
+def _silent_stderr() -> Iterator[None]:
+    """torch's profiler announces its start and end there, whatever its log level."""
+    sys.stderr.flush()
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
 
 
 @contextmanager

@@ -34,6 +34,10 @@ class Machine:
     free_bytes: int
     details: dict[str, str] = field(default_factory=dict)
 
+    def as_dict(self) -> dict[str, object]:
+        """Plain values for a result file."""
+        return asdict(self)
+
 
 def find_machine(device: str) -> Machine:
     """`auto`: the first CUDA device, else the CPU. `Unsupported` where CUDA is asked for and absent."""
@@ -166,8 +170,8 @@ def probe_device(machine: Machine, budget_s: float) -> DeviceProbes:
 
 
 def _stream_bytes(machine: Machine) -> int:
-    """Four last-level caches, between 256 MiB and 4 GiB, at most a quarter of what is free."""
-    wanted = min(max(4 * machine.cache_bytes, 256 * MIB), 4 * GIB)
+    """Twice the last-level cache, between 256 MiB and 1 GiB, at most a quarter of what is free."""
+    wanted = min(max(2 * machine.cache_bytes, 256 * MIB), GIB)
     return min(wanted, machine.free_bytes // 4) // 8 * 8
 
 

@@ -29,14 +29,12 @@ from kvplan.validate.machine import Machine
 from kvplan.validate.packing import LATENT_DTYPES, Record
 from kvplan.validate.paged import Extent, PagedCache, poisoned
 from kvplan.validate.reference import grouped_attention, latent_attention
-from kvplan.validate.result import MemoryCheck, NumericCheck
+from kvplan.validate.result import BF16_BOUND, MemoryCheck, NumericCheck
 
 BLOCK_TOKENS = 64
 DECODE_STEPS = 4
 RANK_HEADS = 16
 """Query heads of one of eight tensor-parallel ranks: the latent's bytes do not depend on them."""
-BF16_BOUND = 2e-2
-"""Largest error of a bf16 kernel as a share of the largest output: 8 bits of mantissa, a few roundings."""
 _HEADS = "mha", "gqa:8", "mqa"
 
 Heads = GroupedQueryAttention | MultiHeadLatentAttention
@@ -150,6 +148,7 @@ def _held(device: str) -> dict[str, int]:
     if device == "cuda":
         torch.cuda.empty_cache()
         return {"allocated": torch.cuda.memory_allocated(), "reserved": torch.cuda.memory_reserved()}
+    gauge.release_freed_pages()
     process_bytes = gauge.anonymous_bytes()
     return {} if process_bytes is None else {"process": process_bytes}
 
@@ -191,8 +190,9 @@ def _grow(case: MemoryCase, caches: Sequence[PagedCache], values: Tensor) -> Ite
     ]
     written = 0
     for stop in stops:
+        packed = case.record.pack(values[:, written:stop])
         for cache in caches:
-            cache.append(values[:, written:stop])
+            cache.append_packed(packed)
         written = stop
         if stop in {stops[0], capacity} and case.extent.block_size and stop:
             used_bytes = sum(cache.used_bytes for cache in caches)

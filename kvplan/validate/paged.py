@@ -99,16 +99,18 @@ class PagedCache:
 
     def append(self, values: Tensor) -> None:
         """Write the next tokens of every session: values [batch, tokens, width]."""
-        self.append_ragged(values, torch.full_like(self.lengths, values.shape[1]))
+        self.append_packed(self.record.pack(values))
 
-    def append_ragged(self, values: Tensor, counts: Tensor) -> None:
-        """Write the first `counts` [batch] of values [batch, tokens, width]."""
+    def append_packed(self, packed: Tensor, counts: Tensor | None = None) -> None:
+        """Write records [batch, tokens, record bytes]: all of them, or of each session the first `counts` [batch]."""
+        if counts is None:
+            counts = torch.full_like(self.lengths, packed.shape[1])
         for row, tokens in enumerate((self.lengths + counts).tolist()):
             self._reserve(row, tokens)
-        rows, steps = (torch.arange(values.shape[1], device=counts.device) < counts[:, None]).nonzero(as_tuple=True)
+        rows, steps = (torch.arange(packed.shape[1], device=counts.device) < counts[:, None]).nonzero(as_tuple=True)
         positions = self.lengths[rows] + steps
         blocks = self.block_table[rows, positions // self.block_tokens]
-        self.blocks[blocks, positions % self.block_tokens] = self.record.pack(values[rows, steps])
+        self.blocks[blocks, positions % self.block_tokens] = packed[rows, steps]
         self.lengths += counts
 
     def _reserve(self, row: int, tokens: int) -> None:

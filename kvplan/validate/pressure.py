@@ -14,7 +14,6 @@ from pathlib import Path
 MAX_WAITING = 0.10
 MAX_STOLEN = 0.05
 MAX_DRIFT = 0.10
-MAX_PREEMPTED = 1.25
 
 
 @dataclass(frozen=True, slots=True)

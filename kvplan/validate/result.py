@@ -16,6 +16,8 @@ from kvplan.units import MIB
 Level = Literal["datasheet", "microbench", "probe"]
 LEVELS: tuple[Level, ...] = ("datasheet", "microbench", "probe")
 MAX_MEDIAN_ERROR, MAX_ERROR, MIN_SHARE_WITHIN = 0.08, 0.20, 0.90
+BF16_BOUND = 2e-2
+"""Largest error of a bf16 kernel as a share of the largest output: 8 bits of mantissa, a few roundings."""
 _MOST_FILE_BYTES = 64 * MIB
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -18,7 +18,8 @@ from kvplan.attention import Attention
 from kvplan.attention.gqa import GroupedQueryAttention
 from kvplan.attention.mla import MultiHeadLatentAttention
 from kvplan.storage import kv_format
-from kvplan.validate.rope import Rope
+from kvplan.validate.mla_block import MlaBlock, MlaWeights
+from kvplan.validate.rope import Rope, Yarn
 
 HIDDEN, LATENT, ROPE, HEAD = 2048, 512, 64, 128
 HEADS = HIDDEN // HEAD
@@ -175,6 +176,23 @@ def value_defer() -> float:
     weights, latent = _attention_weights(), _normal(TOKENS, LATENT, seed=17)
     w_uv = _weights(HEADS, LATENT, HEAD, seed=18)
     return _largest(weights @ (latent @ w_uv) - (weights @ latent) @ w_uv)
+
+
+def block_error(attention: MultiHeadLatentAttention) -> float:
+    """Absorbed against restored decode of the whole block, with the heads of one of eight ranks and YaRN times 40."""
+    attention = replace(attention, num_attention_heads=min(attention.num_attention_heads, HEADS))
+    rope = Rope(dim=attention.qk_rope_head_dim, yarn=Yarn(factor=40, original_max_position_embeddings=4096))
+    weights = MlaWeights.random(attention, HIDDEN, seed=19, dtype=torch.float64)
+    block = MlaBlock(attention=attention, weights=weights, rope=rope)
+    hidden, positions = _normal(1, 256, HIDDEN, seed=20), torch.arange(256)[None] + 6000
+    step = hidden[:, -1:], positions[:, -1:], block.compress(hidden, positions), torch.tensor([256])
+    return _largest(block.decode_absorbed(*step) - block.decode_restored(*step))
+
+
+def whole_block(attention: MultiHeadLatentAttention) -> Scenario:
+    """The model's own attention block, beside the documents' scenarios."""
+    what = "down-projections, latent norm, rotary, W_UK, W_UV and W_O: absorbed equals restored"
+    return Scenario("mla-block", what, 1e-12, lambda: block_error(attention))
 
 
 SCENARIOS: tuple[Scenario, ...] = (

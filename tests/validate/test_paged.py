@@ -36,7 +36,7 @@ def test_what_is_appended_comes_back_in_order(steps: list[int], block_size: int 
 def test_sessions_of_unequal_length_are_nan_beyond_their_end() -> None:
     cache = PagedCache.allocate(RECORD, Extent(3, 100, 16))
     written, lengths = values(3, 70), torch.tensor([70, 1, 33], dtype=torch.int32)
-    cache.append_ragged(written, lengths)
+    cache.append_packed(RECORD.pack(written), lengths)
     back = cache.unpack()
     for row, tokens in enumerate(lengths.tolist()):
         assert torch.equal(back[row, :tokens], written[row, :tokens])

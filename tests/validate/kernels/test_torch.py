@@ -71,7 +71,7 @@ def test_a_kernel_that_reads_the_wrong_scale_fails(form: TorchForm) -> None:
 
 def test_sessions_of_unequal_length_are_refused() -> None:
     cache = PagedCache.allocate(latent_record("bf16"), Extent(2, 64))
-    cache.append_ragged(torch.randn(2, 9, 576), torch.tensor([9, 4], dtype=torch.int32))
+    cache.append_packed(cache.record.pack(torch.randn(2, 9, 576)), torch.tensor([9, 4], dtype=torch.int32))
     case = Problem(query=torch.zeros(2, 1, 16, 576, dtype=torch.bfloat16), cache=cache, softmax_scale=SCALE)
     assert FUSED.refusal(case) == "sessions differ in length"
     assert FUSED.refusal(problem(9)) is None
