@@ -152,7 +152,7 @@ def held_out_row(lab: Lab, contestants: Sequence[Contestant], shape: DecodeShape
 
 
 def drift(lab: Lab, contestant: Contestant) -> float:
-    """The median relative change of the probes between the start and now: one of them may jump, the machine moves all."""
+    """The median relative change of the probes since the start: one of them may jump, the machine moves all."""
     return median(abs(lab.time(contestant.backend, s).median_s / t.median_s - 1) for s, t in contestant.timings)
 
 

@@ -22,12 +22,10 @@ from kvplan.model import ModelSpec
 from kvplan.validate import grouped
 from kvplan.validate.bench import Stopwatch
 from kvplan.validate.kernels import Backend, Launch, Problem
-from kvplan.validate.memory import latent_attention_of, only_attention
+from kvplan.validate.memory import HEAD_KINDS, latent_attention_of, only_attention
 from kvplan.validate.packing import Record
 from kvplan.validate.paged import Extent, PagedCache
 from kvplan.validate.result import Comparison
-
-HEAD_KINDS = "mha", "gqa:8", "mqa"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +48,74 @@ class Scene:
         return cache
 
 
-def compare_kinds(scene: Scene, absorbed: Backend, watch: Stopwatch, budget_s: float) -> list[Comparison]:
-    """Time every kind for about `budget_s` seconds in all; `absorbed` is the kernel that stands for MLA."""
-    kinds = [*_latent_kinds(scene, absorbed), *_head_kinds(scene)]
+@dataclass(frozen=True, slots=True)
+class LatentStep:
+    """One step of MLA, to be run in either form.
+
+    content [batch, heads, nope] and rotary [batch, heads, rope] of the query; w_uk [heads, nope, latent] and w_uv
+    [heads, latent, v].
+    """
+
+    attention: MultiHeadLatentAttention
+    cache: PagedCache
+    content: Tensor
+    rotary: Tensor
+    w_uk: Tensor
+    w_uv: Tensor
+
+    @classmethod
+    def of(cls, scene: Scene) -> LatentStep:
+        """Random weights that keep the variance, random queries, a full cache."""
+        a = latent_attention_of(scene.spec)
+        heads, rank, std = a.num_attention_heads, a.kv_lora_rank, 1 / math.sqrt(a.kv_lora_rank)
+        return cls(
+            attention=a,
+            cache=scene.filled(Record(a.tensors())),
+            content=scene.normal(scene.batch, heads, a.qk_nope_head_dim),
+            rotary=scene.normal(scene.batch, heads, a.qk_rope_head_dim),
+            w_uk=scene.normal(heads, a.qk_nope_head_dim, rank, std=std),
+            w_uv=scene.normal(heads, rank, a.v_head_dim, std=std),
+        )
+
+    @property
+    def softmax_scale(self) -> float:
+        """1 / sqrt(nope + rope)."""
+        return float((self.attention.qk_nope_head_dim + self.attention.qk_rope_head_dim) ** -0.5)
+
+    def absorbed(self, backend: Backend) -> Launch:
+        """Absorb, attend to the latent, apply W_UV: [heads, batch, v]."""
+        rank = self.attention.kv_lora_rank
+        query = torch.cat([self.rotary.new_empty(*self.rotary.shape[:2], rank), self.rotary], -1)[:, None]
+        problem = Problem(query=query, cache=self.cache, softmax_scale=self.softmax_scale, latent_dim=rank)
+        attend = backend.prepare(problem)
+
+        def launch() -> Tensor:
+            query[:, 0, :, :rank] = torch.bmm(self.content.transpose(0, 1), self.w_uk).transpose(0, 1)
+            return torch.bmm(attend()[:, 0].transpose(0, 1), self.w_uv)
+
+        return launch
+
+    def restored(self) -> Launch:
+        """Compute K and V of every head from the cache in each step, as an engine without an MLA kernel must:
+        [batch, heads, 1, v]."""
+        a, heads = self.attention, self.attention.num_attention_heads
+        up = torch.cat([self.w_uk, self.w_uv.transpose(1, 2)], 1).flatten(0, 1)
+        query = torch.cat([self.content, self.rotary], -1)[:, :, None]
+        record, read = self.cache.record, self.cache.reader()
+
+        def launch() -> Tensor:
+            latent, rope_key = torch.split(record.unpack(read()), [a.kv_lora_rank, a.qk_rope_head_dim], -1)
+            both = torch.unflatten(latent @ up.T, -1, (heads, -1)).transpose(1, 2)
+            content, values = torch.split(both, [a.qk_nope_head_dim, a.v_head_dim], -1)
+            keys = torch.cat([content, rope_key[:, None].expand(-1, heads, -1, -1)], -1)
+            return scaled_dot_product_attention(query, keys, values, scale=self.softmax_scale)
+
+        return launch
+
+
+def compare_kinds(scene: Scene, kernel: Backend, watch: Stopwatch, budget_s: float) -> list[Comparison]:
+    """Time every kind for about `budget_s` seconds in all; `kernel` is what runs absorbed MLA."""
+    kinds = [*_latent_kinds(scene, kernel), *_head_kinds(scene)]
     heads = only_attention(scene.spec).num_attention_heads
     found = []
     for kind, make in kinds:
@@ -65,73 +128,20 @@ def compare_kinds(scene: Scene, absorbed: Backend, watch: Stopwatch, budget_s: f
 Made = tuple[Callable[[], object], PagedCache]
 
 
-def _head_kinds(scene: Scene) -> Iterator[tuple[str, Callable[[], Made]]]:
-    def made(attention: GroupedQueryAttention) -> Made:
-        cache = scene.filled(grouped.record(attention))
-        query = scene.normal(scene.batch, 1, attention.num_attention_heads, attention.head_dim)
-        return grouped.decode(query, cache, attention), cache
+def _latent_kinds(scene: Scene, kernel: Backend) -> Iterator[tuple[str, Callable[[], Made]]]:
+    step = LatentStep.of(scene)
+    yield "mla absorbed", lambda: (step.absorbed(kernel), step.cache)
+    yield "mla restored", lambda: (step.restored(), step.cache)
 
+
+def _head_kinds(scene: Scene) -> Iterator[tuple[str, Callable[[], Made]]]:
     for kind in HEAD_KINDS:
         attention = only_attention(variant(scene.spec, kind))
         if isinstance(attention, GroupedQueryAttention):
-            yield kind.replace(":", "-"), partial(made, attention)
+            yield kind.replace(":", "-"), partial(_made_of_heads, scene, attention)
 
 
-def _latent_kinds(scene: Scene, absorbed: Backend) -> Iterator[tuple[str, Callable[[], Made]]]:
-    attention = latent_attention_of(scene.spec)
-
-    def made(form: Callable[[Scene, MultiHeadLatentAttention, PagedCache], Launch]) -> Made:
-        cache = scene.filled(Record(attention.tensors()))
-        return form(scene, attention, cache), cache
-
-    def absorbed_form(scene: Scene, attention: MultiHeadLatentAttention, cache: PagedCache) -> Launch:
-        return absorbed_decode(scene, attention, cache, absorbed)
-
-    yield "mla absorbed", partial(made, absorbed_form)
-    yield "mla restored", partial(made, restored_decode)
-
-
-def _up_projections(scene: Scene, attention: MultiHeadLatentAttention) -> tuple[Tensor, Tensor]:
-    """W_UK [heads, nope, latent] and W_UV [heads, latent, v]."""
-    heads, rank = attention.num_attention_heads, attention.kv_lora_rank
-    std = 1 / math.sqrt(rank)
-    w_uk = scene.normal(heads, attention.qk_nope_head_dim, rank, std=std)
-    return w_uk, scene.normal(heads, rank, attention.v_head_dim, std=std)
-
-
-def absorbed_decode(scene: Scene, attention: MultiHeadLatentAttention, cache: PagedCache, backend: Backend) -> Launch:
-    """Absorb, attend to the latent, apply W_UV."""
-    w_uk, w_uv = _up_projections(scene, attention)
-    heads, rank = attention.num_attention_heads, attention.kv_lora_rank
-    content = scene.normal(scene.batch, heads, attention.qk_nope_head_dim)
-    query = scene.normal(scene.batch, 1, heads, cache.record.width)
-    attend = backend.prepare(Problem(query=query, cache=cache, softmax_scale=_scale(attention), latent_dim=rank))
-
-    def launch() -> Tensor:
-        query[:, 0, :, :rank] = torch.bmm(content.transpose(0, 1), w_uk).transpose(0, 1)
-        return torch.bmm(attend()[:, 0].transpose(0, 1), w_uv)
-
-    return launch
-
-
-def restored_decode(scene: Scene, attention: MultiHeadLatentAttention, cache: PagedCache) -> Launch:
-    """Compute K and V of every head from the cache in every step, as an engine without an MLA kernel must."""
-    w_uk, w_uv = _up_projections(scene, attention)
-    heads, rank = attention.num_attention_heads, attention.kv_lora_rank
-    up = torch.cat([w_uk, w_uv.transpose(1, 2)], 1).flatten(0, 1)
-    width = attention.qk_nope_head_dim + attention.qk_rope_head_dim
-    query = scene.normal(scene.batch, heads, 1, width)
-    read = cache.reader()
-
-    def launch() -> Tensor:
-        latent, rope_key = torch.split(cache.record.unpack(read()), [rank, attention.qk_rope_head_dim], -1)
-        restored = torch.unflatten(latent @ up.T, -1, (heads, -1)).transpose(1, 2)
-        content, values = torch.split(restored, [attention.qk_nope_head_dim, attention.v_head_dim], -1)
-        keys = torch.cat([content, rope_key[:, None].expand(-1, heads, -1, -1)], -1)
-        return scaled_dot_product_attention(query, keys, values, scale=_scale(attention))
-
-    return launch
-
-
-def _scale(attention: MultiHeadLatentAttention) -> float:
-    return float((attention.qk_nope_head_dim + attention.qk_rope_head_dim) ** -0.5)
+def _made_of_heads(scene: Scene, attention: GroupedQueryAttention) -> Made:
+    cache = scene.filled(grouped.record(attention))
+    query = scene.normal(scene.batch, 1, attention.num_attention_heads, attention.head_dim)
+    return grouped.decode(query, cache, attention), cache

@@ -35,7 +35,7 @@ BLOCK_TOKENS = 64
 DECODE_STEPS = 4
 RANK_HEADS = 16
 """Query heads of one of eight tensor-parallel ranks: the latent's bytes do not depend on them."""
-_HEADS = "mha", "gqa:8", "mqa"
+HEAD_KINDS = "mha", "gqa:8", "mqa"
 
 Heads = GroupedQueryAttention | MultiHeadLatentAttention
 
@@ -101,7 +101,7 @@ def with_layers(spec: ModelSpec, layers: int) -> ModelSpec:
 def plan_cases(spec: ModelSpec, machine: Machine, extent: Extent, budget_bytes: int) -> list[MemoryCase]:
     """MLA in every KV dtype and MHA, GQA-8, MQA in bf16, each contiguous and paged, with the layers that fit into
     `budget_bytes`. Refuses, by its own plan, where not even one layer fits into the device."""
-    kinds = [("mla", dtype) for dtype in LATENT_DTYPES] + [(kind, "bf16") for kind in _HEADS]
+    kinds = [("mla", dtype) for dtype in LATENT_DTYPES] + [(kind, "bf16") for kind in HEAD_KINDS]
     layouts = extent, replace(extent, block_size=BLOCK_TOKENS)
     cases = []
     for kind, kv_dtype in kinds:

@@ -93,6 +93,7 @@ class Session:
             raise BadInput(
                 f"--context: {extent.capacity_tokens} is too short to grow; give more than {BLOCK_TOKENS} tokens"
             )
+        latent_attention_of(spec)
         return cls(spec, machine, chosen, extent)
 
     @property

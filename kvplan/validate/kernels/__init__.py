@@ -1,7 +1,8 @@
 """Decode kernels, one module each; `backends()` finds them.
 
-Every module whose name does not start with an underscore exports a `Backend` as `BACKEND`. A module whose library is
-absent still imports: its backend says what is missing. Forms of one library share their name up to the first dash.
+Every module whose name does not start with an underscore exports a `Backend` as `BACKEND`; packages hold their parts.
+A module whose library is absent still imports: its backend says what is missing. Forms of one library share their name
+up to the first dash.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Backend(Protocol):
 
 def backends() -> tuple[Backend, ...]:
     """The backend of every module here, sorted by module name, whether it can run or not."""
-    modules = sorted(m.name for m in iter_modules(__path__) if not m.name.startswith("_"))
+    modules = sorted(m.name for m in iter_modules(__path__) if not (m.ispkg or m.name.startswith("_")))
     return tuple(import_module(f"{__name__}.{name}").BACKEND for name in modules)
 
 

@@ -11,7 +11,7 @@ pytest.importorskip("torch", reason="the extra `validate` is not installed")
 
 from kvplan.validate import kernels
 
-MODULES = sorted(m.name for m in iter_modules(kernels.__path__) if not m.name.startswith("_"))
+MODULES = sorted(m.name for m in iter_modules(kernels.__path__) if not (m.ispkg or m.name.startswith("_")))
 
 
 @pytest.mark.parametrize("name", MODULES)
