@@ -206,7 +206,8 @@ def side_by_side(rows: Sequence[DecodeRow], earlier: Mapping[str, Any]) -> Table
     def key(shape: Mapping[str, Any], kernel: str) -> tuple[object, ...]:
         return (*sorted(shape.items()), kernel)
 
-    there = {key(row["shape"], row["kernel"]): row["measured_s"] for row in earlier.get("decode", [])}
+    then = [row for row in earlier.get("decode", []) if row["held_out"]]
+    there = {key(row["shape"], row["kernel"]): row["measured_s"] for row in then}
     columns = (
         Column("shape", "batch x heads x context"),
         Column("kv_dtype", "KV dtype"),

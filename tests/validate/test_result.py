@@ -116,5 +116,5 @@ def test_another_file_is_not_a_run(tmp_path: Path, text: str, words: str) -> Non
 
 
 def test_a_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="--save .*: cannot be written"):
+    with pytest.raises(BadInput, match=r"--save .*: cannot be written"):
         save(run(), tmp_path / "absent" / "run.json")
