@@ -42,7 +42,9 @@ def register(app: typer.Typer) -> None:
         from kvplan.validate.result import load
 
         require_torch()
-        from kvplan.validate.run import RankSession, Session, effort
+        from kvplan.validate.effort import effort
+        from kvplan.validate.ranks import RankSession
+        from kvplan.validate.run import Session
 
         earlier = load(compare) if compare else None
         spec, tokens = load_model(model), contexts(context)[0] if context else None

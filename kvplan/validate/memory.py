@@ -23,8 +23,8 @@ from kvplan.parallel import Parallelism
 from kvplan.storage import kv_format
 from kvplan.units import format_bytes
 from kvplan.validate import gauge, grouped
-from kvplan.validate.kernels import Launch, Problem
-from kvplan.validate.kernels.torch_sdpa import BACKEND as FUSED
+from kvplan.validate.kernels import Launch, Problem, torch_bmm, torch_sdpa
+from kvplan.validate.kernels._torch import TorchForm
 from kvplan.validate.machine import Machine
 from kvplan.validate.packing import LATENT_DTYPES, Record
 from kvplan.validate.paged import Extent, PagedCache, poisoned
@@ -115,9 +115,25 @@ def plan_cases(spec: ModelSpec, machine: Machine, extent: Extent, budget_bytes: 
     return cases
 
 
+_CHECK_COPIES = 6
+"""The cache itself, its values, and their float64 copies in the reference, in units of one layer's cache."""
+
+
+def affordable(spec: ModelSpec, machine: Machine, extent: Extent) -> Extent:
+    """`extent`, its batch and then its context halved until the widest kind, MHA, fits into the device."""
+    mha = MemoryCase("mha", with_layers(variant(spec, "mha"), 1), "bf16", extent)
+    while _CHECK_COPIES * mha.planned_bytes(extent.capacity_tokens) > machine.free_bytes:
+        batch, context_tokens = extent.batch, extent.capacity_tokens
+        if batch == 1 and context_tokens // 2 <= BLOCK_TOKENS:
+            break
+        extent = Extent(batch // 2, context_tokens) if batch > 1 else Extent(1, context_tokens // 2)
+        mha = replace(mha, extent=extent)
+    return extent
+
+
 def _refuse_unless_fits(case: MemoryCase, layer_bytes: int, machine: Machine) -> None:
-    """Values, their float64 reference and the cache itself must fit."""
-    needed_bytes = 6 * layer_bytes
+    """By the plan, before anything is allocated."""
+    needed_bytes = _CHECK_COPIES * layer_bytes
     if needed_bytes > machine.free_bytes:
         raise Unsupported(
             f"{case.id}: {case.extent.batch} sessions of {case.extent.capacity_tokens:,} tokens need "
@@ -210,7 +226,12 @@ def _last_step(case: MemoryCase, caches: Sequence[PagedCache], seed: int) -> tup
     query = torch.randn(shape, generator=generator, device=device, dtype=torch.bfloat16)
     if isinstance(attention, GroupedQueryAttention):
         return [grouped.decode(query, cache, attention) for cache in caches], query
-    return [FUSED.prepare(_problem(case, cache, query)) for cache in caches], query
+    return [form_of(query).prepare(_problem(case, cache, query)) for cache in caches], query
+
+
+def form_of(query: Tensor) -> TorchForm:
+    """The form whose scratch is known: fused on a CPU, matrix products on CUDA."""
+    return torch_bmm.BACKEND if query.device.type == "cuda" else torch_sdpa.BACKEND
 
 
 def _problem(case: MemoryCase, cache: PagedCache, query: Tensor) -> Problem:
@@ -221,7 +242,7 @@ def _problem(case: MemoryCase, cache: PagedCache, query: Tensor) -> Problem:
 
 def _peak_check(case: MemoryCase, launch: Launch, problem: Problem, planned_bytes: int) -> Iterator[MemoryCheck]:
     """Cache and scratch together at the height of a step, within 1 %."""
-    scratch_bytes = FUSED.scratch_bytes(problem) if case.kind == "mla" else None
+    scratch_bytes = form_of(problem.query).scratch_bytes(problem) if case.kind == "mla" else None
     if scratch_bytes is not None:
         measured_bytes = planned_bytes + gauge.peak_bytes(launch, problem.query.device.type)
         predicted_bytes = planned_bytes + scratch_bytes

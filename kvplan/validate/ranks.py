@@ -28,11 +28,12 @@ from kvplan.model import ModelSpec, session_bytes
 from kvplan.parallel import Parallelism
 from kvplan.storage import kv_format
 from kvplan.validate import grouped
+from kvplan.validate.machine import find_machine
 from kvplan.validate.memory import latent_attention_of, only_attention, with_layers
 from kvplan.validate.packing import Record
 from kvplan.validate.paged import Extent, PagedCache
 from kvplan.validate.reference import grouped_attention, latent_attention, merge_by_log_sum_exp
-from kvplan.validate.result import MemoryCheck, NumericCheck
+from kvplan.validate.result import MemoryCheck, NumericCheck, Validation
 
 BATCH, CONTEXT_TOKENS, GQA_HEADS = 2, 1021, 8
 """A context that no number of ranks but 1 and 1021 divides: the last slots of some ranks stay empty."""
@@ -84,6 +85,37 @@ def check_ranks(spec: ModelSpec, group: Group) -> tuple[list[MemoryCheck], list[
     dist.all_gather_object(everyone, found)
     flat = [pair for rank in everyone for pair in rank]
     return [memory for memory, _ in flat], [numeric for _, numeric in flat]
+
+
+@dataclass(slots=True)
+class RankSession:
+    """The checks of several ranks as a session of one step; only rank 0 has a result."""
+
+    spec: ModelSpec
+    device: str
+    expected_steps: int = 1
+    found: Validation | None = None
+
+    def steps(self) -> Iterator[str]:
+        """Join the group, check, leave."""
+        with process_group(self.device) as group:
+            memory, numerics = check_ranks(self.spec, group)
+        if group.rank == 0:
+            machine = find_machine("cpu" if group.device == "cpu" else "cuda")
+            self.found = Validation(
+                device=machine.device,
+                model=self.spec.name,
+                machine=machine.as_dict() | {"ranks": group.size},
+                probes={},
+                numerics=tuple(numerics),
+                memory=tuple(memory),
+                decode=(),
+            )
+        yield f"{group.size} ranks"
+
+    def result(self) -> Validation | None:
+        """What was found, on rank 0."""
+        return self.found
 
 
 def _normal(shape: tuple[int, ...], group: Group, seed: int) -> Tensor:

@@ -54,12 +54,17 @@ class MemoryCheck:
 
 @dataclass(frozen=True, slots=True)
 class DecodeRow:
-    """One measured shape. `predicted_s` has every level; an error is signed, predicted / measured - 1, and stands only
-    on held-out shapes: on a probe it would flatter."""
+    """One measured shape.
+
+    `measured_s` is the median of what the stopwatch samples (CPU time of one thread, or GPU time), `wall_s` that of the
+    wall clock. `predicted_s` has every level; an error is signed, predicted / measured - 1, and stands only on held-out
+    shapes: on a probe it would flatter.
+    """
 
     shape: dict[str, int | str]
     kernel: str
     measured_s: float
+    wall_s: float
     spread: float
     predicted_s: dict[Level, float | None]
     bytes_per_s: float

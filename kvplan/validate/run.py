@@ -6,61 +6,31 @@ import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from itertools import groupby
 
 from kvplan.errors import BadInput
 from kvplan.model import ModelSpec
-from kvplan.units import GIB, MIB
-from kvplan.validate import decode
 from kvplan.validate.bench import one_thread, stopwatch
-from kvplan.validate.decode import Contestant, Lab
-from kvplan.validate.gauge import out_of_memory_named
+from kvplan.validate.contest import Contest
+from kvplan.validate.effort import EFFORTS, Effort
 from kvplan.validate.kernels import Backend, backends, library
 from kvplan.validate.kinds import Scene, compare_kinds
+from kvplan.validate.lab import Lab
 from kvplan.validate.machine import DeviceProbes, Machine, find_machine, probe_device
-from kvplan.validate.memory import BLOCK_TOKENS, check_memory, latent_attention_of, plan_cases
+from kvplan.validate.memory import (
+    BLOCK_TOKENS,
+    affordable,
+    check_memory,
+    latent_attention_of,
+    plan_cases,
+)
 from kvplan.validate.packing import Record
 from kvplan.validate.paged import Extent
-from kvplan.validate.pool import CachePool, pool_tokens
 from kvplan.validate.pressure import MAX_DRIFT, Load, Pressure
-from kvplan.validate.ranks import check_ranks, process_group
 from kvplan.validate.result import Comparison, DecodeRow, MemoryCheck, NumericCheck, Validation
 from kvplan.validate.scenarios import SCENARIOS, whole_block
 
-CHECKED_HEADS = 16, 128
-
-
-@dataclass(frozen=True, slots=True)
-class Effort:
-    """How much of everything on one kind of device. `total_s` is kept by measuring fewer held-out shapes; it leaves
-    what loading torch and writing the answer take of the 20, 90 and 300 s that are promised."""
-
-    total_s: float
-    probing_s: float
-    timing_s: float
-    kinds_s: float
-    memory_bytes: int
-    extent: Extent
-    kv_dtypes: tuple[str, ...]
-
-
-_CPU, _GPU = Extent(2, 1026), Extent(8, 8194)
-"""Two tokens past a whole number of blocks, so that the last decode steps open a new one."""
-EFFORTS = {
-    ("cpu", "quick"): Effort(17.5, 0.6, 0.08, 0.3, 64 * MIB, Extent(1, 1026), ("bf16",)),
-    ("cpu", "default"): Effort(85, 5.0, 0.6, 4.0, 256 * MIB, _CPU, ("bf16",)),
-    ("cpu", "full"): Effort(290, 15.0, 2.5, 15.0, GIB, _CPU, ("bf16",)),
-    ("cuda", "quick"): Effort(17, 1.0, 0.05, 0.5, GIB, Extent(4, 4098), ("bf16",)),
-    ("cuda", "default"): Effort(80, 4.0, 0.2, 2.0, 4 * GIB, _GPU, ("bf16", "fp8")),
-    ("cuda", "full"): Effort(280, 15.0, 0.5, 5.0, 8 * GIB, _GPU, ("bf16", "fp8", "fp8_ds_mla")),
-}
-
-
-def effort(quick: bool, full: bool) -> str:
-    """The name of an effort from two flags."""
-    if quick and full:
-        raise BadInput("--quick and --full: give one of them")
-    return "quick" if quick else "full" if full else "default"
+_SCENES = {"cpu": Extent(1, 1024), "cuda": Extent(8, 4096)}
+"""Batch and context at which kinds of attention are set side by side."""
 
 
 @dataclass(slots=True)
@@ -84,22 +54,21 @@ class Session:
     def plan(
         cls, spec: ModelSpec, device: str, effort: str, batch: int | None = None, context_tokens: int | None = None
     ) -> Session:
-        """`device`: auto, cuda or cpu. `effort`: as `effort()` names it. Batch and context are those of the memory
-        checks; None leaves them to the effort."""
+        """`device`: auto, cuda or cpu. `effort`: as `effort.effort()` names it. Batch and context are those of the
+        memory checks; where neither is given, what the effort says, as far as the device affords it."""
+        latent_attention_of(spec)
         machine = find_machine(device)
         chosen = EFFORTS[machine.device, effort]
         extent = Extent(batch or chosen.extent.batch, context_tokens or chosen.extent.capacity_tokens)
         if extent.capacity_tokens <= BLOCK_TOKENS:
-            raise BadInput(
-                f"--context: {extent.capacity_tokens} is too short to grow; give more than {BLOCK_TOKENS} tokens"
-            )
-        latent_attention_of(spec)
-        return cls(spec, machine, chosen, extent)
+            raise BadInput(f"--context: {extent.capacity_tokens} is too short to grow; give more than {BLOCK_TOKENS}")
+        asked = batch is not None or context_tokens is not None
+        return cls(spec, machine, chosen, extent if asked else affordable(spec, machine, extent))
 
     @property
     def expected_steps(self) -> int:
         """About how many steps there will be; fewer where time runs out."""
-        return len(SCENARIOS) + len(self.effort.kv_dtypes) * (len(decode.CPU_GRID) + 4) + 20
+        return 40 + 30 * len(self.effort.kv_dtypes)
 
     def steps(self) -> Iterator[str]:
         """Do the work; yields the name of what was done."""
@@ -132,9 +101,9 @@ class Session:
         began_s = self._elapsed_s()
         probes = probe_device(self.machine, self.effort.probing_s)
         yield "device probes"
-        last_s = self.effort.total_s - 2 * self.effort.kinds_s - (self._elapsed_s() - began_s)
+        end_s = self.effort.total_s - 2 * self.effort.kinds_s - (self._elapsed_s() - began_s)
         for number, kv_dtype in enumerate(self.effort.kv_dtypes):
-            share_s = (last_s - self._elapsed_s()) / (len(self.effort.kv_dtypes) - number)
+            share_s = (end_s - self._elapsed_s()) / (len(self.effort.kv_dtypes) - number)
             yield from self._decode(probes, kv_dtype, self._elapsed_s() + share_s)
         yield from self._kinds()
         repeated = probe_device(self.machine, self.effort.probing_s)
@@ -146,51 +115,17 @@ class Session:
         return time.monotonic() - self.started_s
 
     def _decode(self, probes: DeviceProbes, kv_dtype: str, end_s: float) -> Iterator[str]:
-        """Every library's kernels in one KV dtype, until `end_s` after the start."""
-        lab = self._lab(probes, kv_dtype)
-        able = [b for b in _able(self.machine.device) if self._is_right(lab, b)]
-        groups = [list(group) for _, group in groupby(able, library)]
-        for number, group in enumerate(groups):
-            share_s = (end_s - self._elapsed_s()) / (len(groups) - number)
-            yield from self._contest(lab, group, self._elapsed_s() + share_s)
-
-    def _lab(self, probes: DeviceProbes, kv_dtype: str) -> Lab:
+        """Every kernel in one KV dtype, until `end_s` after the start."""
         record = Record(latent_attention_of(self.spec).tensors(), kv_dtype)
-        wanted = [*decode.grid(self.machine.device, record), *decode.probes_of(self.machine, probes, record)]
-        tokens = pool_tokens(wanted, record, self.machine)
-        with out_of_memory_named(tokens * record.planned_bytes, self.machine.free_bytes, "decode"):
-            pool = CachePool.filled(record, tokens, self.machine.device)
         block_size = BLOCK_TOKENS if self.machine.device == "cuda" else None
-        return Lab(self.machine, stopwatch(self.machine.device), probes, pool, block_size, self.effort.timing_s)
-
-    def _is_right(self, lab: Lab, backend: Backend) -> bool:
-        """Only kernels that compute the right thing are timed; the others are shown as failed, or as refusing."""
-        checks = [decode.kernel_check(lab, backend, heads) for heads in CHECKED_HEADS]
-        self.notes += [check for check in checks if isinstance(check, str)]
-        self.numerics += [check for check in checks if not isinstance(check, str)]
-        return all(not isinstance(check, str) and check.ok for check in checks)
-
-    def _contest(self, lab: Lab, group: list[Backend], end_s: float) -> Iterator[str]:
-        """Calibrate every form of one library, run each held-out shape by the fastest, repeat the probes."""
-        began_s = self._elapsed_s()
-        contestants: list[Contestant] = []
-        for backend in group:
-            contestants.append(decode.calibrated(lab, backend))
-            yield f"{backend.name} probes"
-        end_s -= self._elapsed_s() - began_s
-        self.rows += decode.probe_rows(lab, contestants)
-        seen = {(s.batch, s.num_heads, s.context_tokens) for s, _ in contestants[0].timings}
-        for shape in decode.grid(self.machine.device, lab.pool.record):
-            is_probe = (shape.batch, shape.num_heads, shape.context_tokens) in seen
-            if is_probe or not lab.fits(shape) or self._elapsed_s() + decode.cost_s(lab, contestants, shape) > end_s:
-                continue
-            self.rows.append(decode.held_out_row(lab, contestants, shape))
-            yield f"{library(group[0])} {shape.batch} x {shape.num_heads} x {shape.context_tokens}"
-        used = {row.kernel for row in self.rows if row.held_out}
-        for contestant in contestants:
-            if contestant.backend.name in used:
-                self._judge_drift(f"{contestant.backend.name} probes", decode.drift(lab, contestant))
-                yield f"{contestant.backend.name} probes again"
+        lab = Lab.equipped(self.machine, probes, record, block_size=block_size, timing_s=self.effort.timing_s)
+        contest = Contest(lab)
+        yield from contest.run(able(self.machine.device), self._elapsed_s, end_s)
+        self.numerics += contest.numerics
+        self.rows += contest.rows
+        self.notes += contest.notes
+        for kernel, drift in contest.drifts.items():
+            self._judge_drift(f"{kernel} probes in {kv_dtype}", drift)
 
     def _judge_drift(self, what: str, drift: float) -> None:
         self.probes[f"drift of {what}"] = drift
@@ -198,14 +133,14 @@ class Session:
             self.reasons.append(f"{what} moved by {drift:.0%} between start and end (at most {MAX_DRIFT:.0%})")
 
     def _kinds(self) -> Iterator[str]:
-        extent = Extent(1, 1024) if self.machine.device == "cpu" else Extent(8, 4096)
         held_out = [row for row in self.rows if row.held_out]
         if not held_out:
             self.notes.append("no time was left for held-out shapes; give --full, or a quieter machine")
             return
-        best = next(b for b in backends() if b.name == held_out[-1].kernel)
+        kernel = next(b for b in backends() if b.name == held_out[-1].kernel)
+        extent = affordable(self.spec, self.machine, _SCENES[self.machine.device])
         scene = Scene(self.spec, extent.batch, extent.capacity_tokens, self.machine.device)
-        self.comparisons += compare_kinds(scene, best, stopwatch(self.machine.device), self.effort.kinds_s)
+        self.comparisons += compare_kinds(scene, kernel, stopwatch(self.machine.device), self.effort.kinds_s)
         yield "kinds of attention"
 
     def result(self) -> Validation:
@@ -224,39 +159,9 @@ class Session:
         )
 
 
-@dataclass(slots=True)
-class RankSession:
-    """The checks of several ranks as a session; only rank 0 has a result."""
-
-    spec: ModelSpec
-    device: str
-    expected_steps: int = 1
-    found: Validation | None = None
-
-    def steps(self) -> Iterator[str]:
-        """Join the group, check, leave."""
-        with process_group(self.device) as group:
-            memory, numerics = check_ranks(self.spec, group)
-            if group.rank == 0:
-                machine = find_machine("cpu" if group.device == "cpu" else "cuda")
-                self.found = Validation(
-                    device=machine.device,
-                    model=self.spec.name,
-                    machine=machine.as_dict() | {"ranks": group.size},
-                    probes={},
-                    numerics=tuple(numerics),
-                    memory=tuple(memory),
-                    decode=(),
-                )
-            yield "ranks"
-
-    def result(self) -> Validation | None:
-        """What was found, on rank 0."""
-        return self.found
-
-
-def _able(device: str) -> list[Backend]:
-    """Backends that can run here. On a GPU, torch's own forms stand in only where there is no kernel for MLA."""
-    able = [b for b in backends() if b.missing() is None]
-    kernels = [b for b in able if library(b) != "torch"]
-    return kernels if device == "cuda" and kernels else [b for b in able if library(b) == "torch"]
+def able(device: str) -> list[Backend]:
+    """Backends that can run here. On a GPU, torch's own forms stand in only where there is no kernel for MLA; on a CPU,
+    a kernel that merely interprets is not timed."""
+    found = [b for b in backends() if b.missing() is None]
+    kernels = [b for b in found if library(b) != "torch"]
+    return kernels if device == "cuda" and kernels else [b for b in found if library(b) == "torch"]

@@ -16,10 +16,10 @@ from kvplan import validate  # noqa: E402
 from kvplan.catalog import dump_model  # noqa: E402
 from kvplan.cli import main  # noqa: E402
 from kvplan.units import MIB  # noqa: E402
-from kvplan.validate import decode, run  # noqa: E402
+from kvplan.validate import lab, run  # noqa: E402
+from kvplan.validate.effort import EFFORTS, Effort  # noqa: E402
 from kvplan.validate.paged import Extent  # noqa: E402
 from kvplan.validate.result import NumericCheck  # noqa: E402
-from kvplan.validate.run import EFFORTS, Effort  # noqa: E402
 from tests.validate.conftest import small_mla  # noqa: E402
 
 
@@ -28,7 +28,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A small spec on disk, and a second's worth of everything."""
     real = run.find_machine
     monkeypatch.setattr(run, "find_machine", lambda device: replace(real(device), cache_bytes=MIB))
-    monkeypatch.setattr(decode, "CPU_GRID", [(1, 16, 300), (2, 32, 200)])
+    monkeypatch.setitem(lab.GRIDS, "cpu", ((1, 16, 300), (2, 32, 200)))
     monkeypatch.setattr(run, "SCENARIOS", run.SCENARIOS[:1])
     monkeypatch.setitem(EFFORTS, ("cpu", "quick"), Effort(600, 0.01, 0.001, 0.01, 4 * MIB, Extent(1, 130), ("bf16",)))
     dump_model(small_mla(), tmp_path / "small.yaml")

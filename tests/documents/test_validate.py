@@ -21,6 +21,7 @@ ROW = DecodeRow(
     },
     kernel="torch-mm",
     measured_s=1e-3,
+    wall_s=1e-3,
     spread=0.1,
     predicted_s={"datasheet": 0.4e-3, "microbench": 0.5e-3, "probe": 1.05e-3},
     bytes_per_s=2e9,

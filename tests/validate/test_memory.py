@@ -13,7 +13,7 @@ from kvplan.model import ModelSpec  # noqa: E402
 from kvplan.units import GIB, MIB  # noqa: E402
 from kvplan.validate import memory  # noqa: E402
 from kvplan.validate.machine import Machine  # noqa: E402
-from kvplan.validate.memory import MemoryCase, check_memory, plan_cases  # noqa: E402
+from kvplan.validate.memory import MemoryCase, affordable, check_memory, plan_cases  # noqa: E402
 from kvplan.validate.paged import Extent  # noqa: E402
 
 MACHINE = Machine(device="cpu", name="test", processors=1, cache_bytes=MIB, memory_bytes=8 * GIB, free_bytes=8 * GIB)
@@ -78,6 +78,15 @@ def test_layers_shrink_to_the_budget(spec: ModelSpec) -> None:
     layer_bytes = 2 * 130 * 1152
     assert cases(spec, layer_bytes)["mla-bf16-contiguous"].spec.num_hidden_layers == 1
     assert cases(spec, 10**9)["mla-bf16-contiguous"].spec.num_hidden_layers == 2
+
+
+def test_a_small_device_gets_a_smaller_batch_then_a_shorter_context(spec: ModelSpec) -> None:
+    """MHA of 16 heads takes 8,192 B a token and layer; six copies must fit."""
+    token_bytes = 6 * 2 * 16 * 128 * 2
+    small = replace(MACHINE, free_bytes=2 * 1000 * token_bytes)
+    assert affordable(spec, MACHINE, Extent(8, 1000)) == Extent(8, 1000)
+    assert affordable(spec, small, Extent(8, 1000)) == Extent(2, 1000)
+    assert affordable(spec, replace(MACHINE, free_bytes=300 * token_bytes), Extent(8, 1000)) == Extent(1, 250)
 
 
 def test_what_does_not_fit_is_refused_by_the_plan(spec: ModelSpec) -> None:

@@ -20,6 +20,7 @@ def row(probe_error: float, *, held_out: bool = True) -> DecodeRow:
         shape={"batch": 1, "num_heads": 16, "context_tokens": 1024},
         kernel="torch-mm",
         measured_s=1e-3,
+        wall_s=1e-3,
         spread=0.1,
         predicted_s={"datasheet": None, "microbench": 0.5e-3, "probe": (1 + probe_error) * 1e-3},
         bytes_per_s=1e9,

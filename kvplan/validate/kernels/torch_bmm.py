@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from kvplan.validate.kernels import Problem
 from kvplan.validate.kernels._torch import TorchForm
 
 
@@ -16,4 +17,14 @@ def bmm(rows: Tensor, entries: Tensor, seen: Tensor | None, scale: float, latent
     return torch.bmm(scores.softmax(-1), entries[..., :latent_dim])
 
 
-BACKEND = TorchForm("torch-bmm", bmm)
+def bmm_bytes(problem: Problem) -> int | None:
+    """On CUDA, the scaled rows with the scores, or the scores with their softmax and the output, all bf16: cuBLAS reads
+    the latent where it lies. None on a CPU, where oneDNN copies it into a workspace of its own size."""
+    batch, query_tokens, heads, width = problem.query.shape
+    if problem.query.device.type != "cuda":
+        return None
+    rows, tokens = batch * query_tokens * heads, int(problem.cache.lengths.max())
+    return 2 * rows * (tokens + max(width, tokens + problem.latent_dim))
+
+
+BACKEND = TorchForm("torch-bmm", bmm, bmm_bytes)
