@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from kvplan.arith import round_up
+from kvplan.attention import Attention
 from kvplan.attention.gqa import GroupedQueryAttention
 from kvplan.attention.mla import MultiHeadLatentAttention
 from kvplan.compare import variant
@@ -74,15 +75,24 @@ class MemoryCase:
 
 def only_attention(spec: ModelSpec) -> Heads:
     """The attention of a model whose layers are all alike; MLA without its sparse indexer."""
-    kinds = {a for group in spec.layer_groups for a in group.attention}
+    kinds = {_dense(a) for group in spec.layer_groups for a in group.attention}
     if len(kinds) != 1:
         raise Unsupported(f"{spec.name}: validate runs models whose layers all attend alike, not {len(kinds)} kinds")
     attention = kinds.pop()
-    if isinstance(attention, MultiHeadLatentAttention):
-        return replace(attention, index_head_dim=None, index_n_heads=None, index_topk=None, shares_index=False)
-    if isinstance(attention, GroupedQueryAttention):
+    if isinstance(attention, GroupedQueryAttention | MultiHeadLatentAttention):
         return attention
     raise Unsupported(f"{spec.name}: validate runs MHA, GQA, MQA and MLA, not {attention.layer_type}")
+
+
+def _dense(attention: Attention) -> Attention:
+    if isinstance(attention, MultiHeadLatentAttention):
+        return replace(attention, index_head_dim=None, index_n_heads=None, index_topk=None, shares_index=False)
+    return attention
+
+
+def has_indexer(spec: ModelSpec) -> bool:
+    """Whether layers keep index keys, which dense decode leaves out."""
+    return any(tensor.role == "index_k" for group in spec.layer_groups for tensor in group.tensors())
 
 
 def latent_attention_of(spec: ModelSpec) -> MultiHeadLatentAttention:

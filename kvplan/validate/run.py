@@ -20,6 +20,7 @@ from kvplan.validate.memory import (
     BLOCK_TOKENS,
     affordable,
     check_memory,
+    has_indexer,
     latent_attention_of,
     plan_cases,
 )
@@ -63,7 +64,9 @@ class Session:
         if extent.capacity_tokens <= BLOCK_TOKENS:
             raise BadInput(f"--context: {extent.capacity_tokens} is too short to grow; give more than {BLOCK_TOKENS}")
         asked = batch is not None or context_tokens is not None
-        return cls(spec, machine, chosen, extent if asked else affordable(spec, machine, extent))
+        notes = ["Decode is dense: the keys of the sparse indexer are left out."] if has_indexer(spec) else []
+        extent = extent if asked else affordable(spec, machine, extent)
+        return cls(spec, machine, chosen, extent, notes=notes)
 
     @property
     def expected_steps(self) -> int:
@@ -136,6 +139,7 @@ class Session:
         held_out = [row for row in self.rows if row.held_out]
         if not held_out:
             self.notes.append("no time was left for held-out shapes; give --full, or a quieter machine")
+        if not held_out or self._elapsed_s() > self.effort.total_s:
             return
         kernel = next(b for b in backends() if b.name == held_out[-1].kernel)
         extent = affordable(self.spec, self.machine, _SCENES[self.machine.device])
