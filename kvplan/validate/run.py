@@ -138,7 +138,7 @@ class Session:
     def _kinds(self) -> Iterator[str]:
         held_out = [row for row in self.rows if row.held_out]
         if not held_out:
-            self.notes.append("no time was left for held-out shapes; give --full, or a quieter machine")
+            self.notes.append("no kernel could be timed")
         if not held_out or self._elapsed_s() > self.effort.total_s:
             return
         kernel = next(b for b in backends() if b.name == held_out[-1].kernel)

@@ -53,14 +53,19 @@ def test_a_session_measures_everything(spec: ModelSpec, monkeypatch: pytest.Monk
     assert result.probes.keys() >= {"device", "device_repeated", "pressure", "drift of device probes"}
 
 
-def test_without_time_held_out_shapes_are_dropped_and_it_says_so(
-    spec: ModelSpec, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_time_caches_go_unchecked_and_it_says_so(spec: ModelSpec, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(EFFORTS, ("cpu", "quick"), replace(EFFORTS["cpu", "quick"], total_s=0.0))
     result = finished(Session.plan(spec, "cpu", "quick"))
-    assert not [r for r in result.decode if r.held_out]
-    assert any("no time was left for held-out shapes" in note for note in result.notes)
     assert any("no time was left to check the memory of mla-bf16-contiguous" in note for note in result.notes)
+    assert result.memory == ()
+    assert result.comparisons == ()
+
+
+def test_where_nothing_can_be_timed_it_says_so(spec: ModelSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "able", lambda device: [])
+    result = finished(Session.plan(spec, "cpu", "quick"))
+    assert "no kernel could be timed" in result.notes
+    assert result.decode == ()
     assert result.prediction_holds is None
 
 
