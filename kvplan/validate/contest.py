@@ -10,6 +10,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 from statistics import median
 
@@ -114,9 +115,12 @@ class Contest:
             if number >= MIN_HELD_OUT and clock_s() + cost_s(self.lab, contestants, shape) > end_s:
                 continue
             best = fastest(contestants, shape)
-            timing = self.lab.time(best.backend, shape)
-            self.rows.append(self.lab.row(best.backend, shape, timing, best.predictor, held_out=True))
+            row = self._attempt(best.backend, partial(self._held_out_row, best, shape))
+            self.rows += [row] if isinstance(row, DecodeRow) else []
             yield f"{best.backend.name} {shape.batch} x {shape.num_heads} x {shape.context_tokens}"
+
+    def _held_out_row(self, form: Contestant, shape: DecodeShape, backend: Backend) -> DecodeRow:
+        return self.lab.row(backend, shape, self.lab.time(backend, shape), form.predictor, held_out=True)
 
     def _repeat(self, contestants: Sequence[Contestant]) -> Iterator[str]:
         used = {row.kernel for row in self.rows if row.held_out}

@@ -112,6 +112,7 @@ class Session:
         repeated = probe_device(self.machine, self.effort.probing_s)
         self._judge_drift("device probes", probes.drift(repeated))
         self.probes |= {"device": probes.as_dict(), "device_repeated": repeated.as_dict()}
+        self.probes["details_after"] = find_machine(self.machine.device).details
         yield "device probes again"
 
     def _elapsed_s(self) -> float:
