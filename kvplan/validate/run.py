@@ -15,15 +15,9 @@ from kvplan.validate.effort import EFFORTS, Effort
 from kvplan.validate.kernels import Backend, backends, library
 from kvplan.validate.kinds import Scene, compare_kinds
 from kvplan.validate.lab import Lab
+from kvplan.validate.layers import latent_attention_of, latent_layers, left_out
 from kvplan.validate.machine import DeviceProbes, Machine, find_machine, probe_device
-from kvplan.validate.memory import (
-    BLOCK_TOKENS,
-    affordable,
-    check_memory,
-    has_indexer,
-    latent_attention_of,
-    plan_cases,
-)
+from kvplan.validate.memory import BLOCK_TOKENS, affordable, check_memory, plan_cases
 from kvplan.validate.packing import Record
 from kvplan.validate.paged import Extent
 from kvplan.validate.pressure import MAX_DRIFT, Load, Pressure
@@ -57,14 +51,14 @@ class Session:
     ) -> Session:
         """`device`: auto, cuda or cpu. `effort`: as `effort.effort()` names it. Batch and context are those of the
         memory checks; where neither is given, what the effort says, as far as the device affords it."""
-        latent_attention_of(spec)
+        notes = left_out(spec)
+        spec = latent_layers(spec)
         machine = find_machine(device)
         chosen = EFFORTS[machine.device, effort]
         extent = Extent(batch or chosen.extent.batch, context_tokens or chosen.extent.capacity_tokens)
         if extent.capacity_tokens <= BLOCK_TOKENS:
             raise BadInput(f"--context: {extent.capacity_tokens} is too short to grow; give more than {BLOCK_TOKENS}")
         asked = batch is not None or context_tokens is not None
-        notes = ["Decode is dense: the keys of the sparse indexer are left out."] if has_indexer(spec) else []
         extent = extent if asked else affordable(spec, machine, extent)
         return cls(spec, machine, chosen, extent, notes=notes)
 

@@ -74,20 +74,6 @@ def test_a_kernel_that_reads_unwritten_slots_fails(spec: ModelSpec, monkeypatch:
     assert check_memory(case, MACHINE)[1].ok
 
 
-def test_a_sparse_indexer_is_left_out_and_its_sharing_makes_no_second_kind(spec: ModelSpec) -> None:
-    [group] = spec.layer_groups
-    [dense] = group.attention
-    own = replace(dense, index_head_dim=128, index_topk=2048)
-    groups = (
-        replace(group, layers="0", attention=(own,)),
-        replace(group, layers="1", attention=(replace(own, shares_index=True),)),
-    )
-    sparse = replace(spec, layer_groups=groups)
-    assert memory.has_indexer(sparse)
-    assert not memory.has_indexer(spec)
-    assert memory.only_attention(sparse) == memory.only_attention(spec)
-
-
 def test_layers_shrink_to_the_budget(spec: ModelSpec) -> None:
     layer_bytes = 2 * 130 * 1152
     assert cases(spec, layer_bytes)["mla-bf16-contiguous"].spec.num_hidden_layers == 1
