@@ -32,6 +32,8 @@ LATENT_DIM, ROPE_DIM = 512, 64
 MIN_CONTEXT_TOKENS, MIN_HEADS = 1024, 8
 LARGE_S = 40e-6
 """From here on the start of a kernel no longer decides its time."""
+MIN_SHAPES = 6
+"""Three probes, and as many to predict."""
 COLUMNS = ("gpu", "framework", "version", "kernel", "kv_dtype", "num_heads", "batch", "context_tokens", "latency_us")
 FILE_NAMES = {"a100": "a100-80gb"}
 """GPU names of the collected files that mean one of several devices in the catalogue: all were SXM modules."""
@@ -169,9 +171,11 @@ WITHOUT: Mapping[str, Model] = {
 
 
 def predictions(kernels: Mapping[str, Times], device: Device, model: Model) -> list[Prediction]:
-    """All held-out shapes of a set, kernel by kernel."""
+    """All held-out shapes of a set, kernel by kernel; none of a kernel with too few shapes to probe and predict."""
     found = []
     for times in kernels.values():
+        if len(times) < MIN_SHAPES:
+            continue
         calibration, seen = model(times, device)
         found += [
             Prediction(shape, time_s, predict_s(shape, calibration, device))

@@ -171,16 +171,19 @@ def load_of(shape: DecodeShape, form: KernelForm, device: Device) -> Load:
     if device.sm_count is None:
         raise BadInput(f"sm_count: is unknown, and a kernel in {form.schedule} needs it")
     items = shape.batch * cdiv(shape.rows, form.row_tile)
-    splits = _splits(shape.context_tokens, items, form, device.sm_count)
+    tiles = cdiv(shape.context_tokens, TILE_TOKENS)
+    wanted = device.sm_count // items if form.splits is None else form.splits
+    splits = max(1, min(wanted, tiles))
     turns = max(1.0, items * splits / device.sm_count)
     if form.schedule == "waves":
         turns = math.ceil(turns)
-        busiest_tokens = turns * shape.context_tokens / splits
+        busiest_tiles: float = turns * cdiv(tiles, splits)
     else:
-        busiest_tokens = max(TILE_TOKENS, items * shape.context_tokens / device.sm_count)
+        busiest_tiles = max(1.0, items * tiles / device.sm_count)
+    row_tokens = busiest_tiles * TILE_TOKENS * device.sm_count * form.row_tile
     return Load(
         num_heads=shape.num_heads,
-        flops=busiest_tokens * device.sm_count * form.row_tile * shape.flops_per_row_token,
+        flops=row_tokens * shape.flops_per_row_token,
         kv_bytes=shape.kv_bytes,
         io_bytes=shape.io_bytes,
         partial_bytes=_partial_bytes(shape, splits) if splits > 1 else 0,
@@ -188,12 +191,6 @@ def load_of(shape: DecodeShape, form: KernelForm, device: Device) -> Load:
         turns=turns,
         resident=_resident(shape.kv_bytes, device.l2_bytes),
     )
-
-
-def _splits(context_tokens: int, items: int, form: KernelForm, sm_count: int) -> int:
-    """Parts of one session's keys, each at least one tile: a kernel's own number, or what fills the device."""
-    wanted = sm_count // items if form.splits is None else form.splits
-    return max(1, min(wanted, cdiv(context_tokens, TILE_TOKENS)))
 
 
 def _partial_bytes(shape: DecodeShape, splits: int) -> int:

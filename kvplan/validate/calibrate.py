@@ -22,27 +22,15 @@ if TYPE_CHECKING:
 
     Vector = npt.NDArray[np.float64]
 
-_GPU_PROBES = (
-    (256, 128, 8192),  # arithmetic at the full head count
-    (256, 16, 8192),  # bandwidth; with the two below, kernels chosen by head count
-    (1, 16, 1024),  # launch
-    (1024, 128, 1024),  # many short items, many queries
-    (256, 64, 8192),
-    (1, 16, 65536),  # one long session: how far its keys are split
-    (16, 16, 2048),  # at home in the L2
-    (16, 64, 8192),  # just too large for it
-    (1024, 16, 1024),  # many short items, few queries
-    (32, 64, 2048),  # partial outputs and their reduction
-    (256, 32, 8192),
-    (1, 128, 2048),  # a short reduction of many rows
-)
-"""(batch, heads, context), the most telling first. The largest cache is 2.25 GiB in bf16."""
 _CPU_PROBES = (
     (1, 16, 4096), (1, 128, 4096), (4, 16, 7168), (4, 128, 3072), (1, 16, 1024), (1, 128, 1024),
 )  # fmt: skip
 """One thread adds reading and arithmetic: both head counts at three sizes, the first in cache."""
 
-_OUTLIER_S = (0.3, 0.1, 0.04)
+_TYPICAL_SM_COUNT = 128
+"""Where a device does not say how many multiprocessors it has."""
+
+_OUTLIERS = (0.3, 0.1, 0.04)
 """Relative errors that count as ordinary (scale of Cauchy's loss), from the first look to the last."""
 _FACTOR_SIGMA = 0.3
 """Spread of the logarithm of a head count's own factor."""
@@ -57,7 +45,7 @@ def probe_shapes(
 
     Where only the `available` shapes have times, the nearest of them, at most half, so that some are left to predict.
     """
-    grid = _GPU_PROBES if device.overlap else _CPU_PROBES
+    grid = _gpu_probes(device.sm_count or _TYPICAL_SM_COUNT) if device.overlap else _CPU_PROBES
     wanted = [DecodeShape(b, h, s, kv_bytes_per_token=kv_bytes_per_token) for b, h, s in grid]
     if available is None:
         return tuple(wanted)
@@ -65,6 +53,24 @@ def probe_shapes(
     for shape in wanted[: len(available) // 2]:
         chosen.append(nearest(shape, set(available).difference(chosen)))
     return tuple(chosen)
+
+
+def _gpu_probes(sm_count: int) -> Sequence[tuple[int, int, int]]:
+    """(batch, heads, context), the most telling first. The largest cache is 2.25 GiB in bf16."""
+    return (
+        (256, 128, 8192),  # arithmetic at the full head count
+        (sm_count * 11 // 10, 16, 8192),  # bandwidth, and whether a second turn that is nearly empty counts
+        (1, 16, 1024),  # launch
+        (1024, 128, 1024),  # many short items, many queries
+        (256, 64, 8192),  # with the one below, kernels chosen by head count
+        (1, 16, 65536),  # one long session: how far its keys are split
+        (16, 16, 2048),  # at home in the L2
+        (16, 64, 8192),  # just too large for it
+        (1024, 16, 1024),  # many short items, few queries
+        (32, 64, 2048),  # partial outputs and their reduction
+        (256, 32, 8192),
+        (1, 128, 2048),  # a short reduction of many rows
+    )
 
 
 def nearest(shape: DecodeShape, available: Iterable[DecodeShape]) -> DecodeShape:
@@ -85,10 +91,10 @@ def gpu_forms() -> tuple[KernelForm, ...]:
 
     wgmma and tcgen05 kernels take 64 rows and as many splits as fill the device (FlashMLA, FlashAttention-3,
     trtllm-gen), or none (TensorRT-LLM on Ampere), or dequantise an fp8 cache first; mma.sync kernels in Triton take 16
-    and a fixed number: vLLM 4, SGLang at most 8.
+    and a fixed number: vLLM 4, SGLang 8 or 16.
     """
     wide = [KernelForm(64, None, w, overlap) for w in ("waves", "persistent") for overlap in (True, False)]
-    narrow = [KernelForm(16, splits, w) for splits in (None, 1, 4, 8) for w in ("waves", "persistent")]
+    narrow = [KernelForm(16, splits, w) for splits in (None, 1, 4, 8, 16) for w in ("waves", "persistent")]
     return (*wide, *narrow, KernelForm(64, 1), KernelForm(64, 4))
 
 
@@ -133,12 +139,14 @@ def _priors(probes: Sequence[tuple[DecodeShape, float]], device: Device, form: K
     bytes_per_s = _FASTER * max(shape.kv_bytes / time_s for shape, time_s in probes)
     flops_per_s = _FASTER * max(shape.flops / time_s for shape, time_s in probes)
     fastest_s = min(time_s for _, time_s in probes)
-    rates = [_Prior("bytes_per_s", bytes_per_s, 1.5), _Prior("flops_per_s", flops_per_s, 1.5)]
+    plain = [
+        _Prior("bytes_per_s", bytes_per_s, 1.5), _Prior("flops_per_s", flops_per_s, 1.5),
+        _Prior("t0_s", fastest_s / 4, 1.5),
+    ]  # fmt: skip
     if form.schedule == "ideal" or device.sm_count is None:
-        return [*rates, _Prior("t0_s", fastest_s / 4, 1.5)]
+        return plain
     return [
-        *rates,
-        _Prior("t0_s", 10e-6, 1.0),
+        *plain,
         _Prior("item_s", 5e-6, 1.0),
         _Prior("split_s", 40e-9, 0.7),
         _Prior("cold_s", 6e-6, 0.7),
@@ -197,7 +205,7 @@ def _fit_form(
         heads=_factor_heads(probes, device, without),
     )
     x, cost = problem.start(), math.inf
-    for scale in _OUTLIER_S:
+    for scale in _OUTLIERS:
         x, cost = _least_squares(problem, scale, x)
     return cost, problem.calibration(x)
 

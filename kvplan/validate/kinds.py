@@ -1,4 +1,4 @@
-"""The same decode step under other kinds of attention: MLA absorbed and restored, MHA, GQA-8, MQA, side by side.
+"""The same decode step under other kinds of attention: MLA absorbed and restored, MHA, GQA, MQA, side by side.
 
 Equal heads, batch and context, one layer, without the projections that all of them need (hidden to query, output to
 hidden). MLA includes what it needs beside them: absorbing W_UK into the query and applying W_UV, or restoring K and V.
@@ -22,7 +22,7 @@ from kvplan.model import ModelSpec
 from kvplan.validate import grouped
 from kvplan.validate.bench import Stopwatch
 from kvplan.validate.kernels import Backend, Launch, Problem
-from kvplan.validate.memory import HEAD_KINDS, latent_attention_of, only_attention
+from kvplan.validate.layers import head_kinds, latent_attention_of, only_attention
 from kvplan.validate.packing import Record
 from kvplan.validate.paged import Extent, PagedCache
 from kvplan.validate.result import Comparison
@@ -135,7 +135,7 @@ def _latent_kinds(scene: Scene, kernel: Backend) -> Iterator[tuple[str, Callable
 
 
 def _head_kinds(scene: Scene) -> Iterator[tuple[str, Callable[[], Made]]]:
-    for kind in HEAD_KINDS:
+    for kind in head_kinds(scene.spec):
         attention = only_attention(variant(scene.spec, kind))
         if isinstance(attention, GroupedQueryAttention):
             yield kind.replace(":", "-"), partial(_made_of_heads, scene, attention)

@@ -18,13 +18,14 @@ from kvplan.attention.gqa import GroupedQueryAttention
 from kvplan.attention.mla import MultiHeadLatentAttention
 from kvplan.compare import variant
 from kvplan.errors import Unsupported
-from kvplan.model import LayerGroup, ModelSpec, session_bytes
+from kvplan.model import ModelSpec, session_bytes
 from kvplan.parallel import Parallelism
 from kvplan.storage import kv_format
 from kvplan.units import format_bytes
 from kvplan.validate import gauge, grouped
 from kvplan.validate.kernels import Launch, Problem, torch_bmm, torch_sdpa
 from kvplan.validate.kernels._torch import TorchForm
+from kvplan.validate.layers import Heads, head_kinds, only_attention, with_layers
 from kvplan.validate.machine import Machine
 from kvplan.validate.packing import LATENT_DTYPES, Record
 from kvplan.validate.paged import Extent, PagedCache, poisoned
@@ -35,9 +36,6 @@ BLOCK_TOKENS = 64
 DECODE_STEPS = 4
 RANK_HEADS = 16
 """Query heads of one of eight tensor-parallel ranks: the latent's bytes do not depend on them."""
-HEAD_KINDS = "mha", "gqa:8", "mqa"
-
-Heads = GroupedQueryAttention | MultiHeadLatentAttention
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,36 +70,10 @@ class MemoryCase:
         return self.extent.batch * int(per_session)
 
 
-def only_attention(spec: ModelSpec) -> Heads:
-    """The attention of a model whose layers are all alike; MLA without its sparse indexer."""
-    kinds = {a for group in spec.layer_groups for a in group.attention}
-    if len(kinds) != 1:
-        raise Unsupported(f"{spec.name}: validate runs models whose layers all attend alike, not {len(kinds)} kinds")
-    attention = kinds.pop()
-    if isinstance(attention, MultiHeadLatentAttention):
-        return replace(attention, index_head_dim=None, index_n_heads=None, index_topk=None, shares_index=False)
-    if isinstance(attention, GroupedQueryAttention):
-        return attention
-    raise Unsupported(f"{spec.name}: validate runs MHA, GQA, MQA and MLA, not {attention.layer_type}")
-
-
-def latent_attention_of(spec: ModelSpec) -> MultiHeadLatentAttention:
-    """The MLA of a model all of whose layers have it."""
-    attention = only_attention(spec)
-    if not isinstance(attention, MultiHeadLatentAttention):
-        raise Unsupported(f"{spec.name} has {attention.family} attention; validate decodes MLA, such as deepseek-v3")
-    return attention
-
-
-def with_layers(spec: ModelSpec, layers: int) -> ModelSpec:
-    """The first `layers` layers, as one group."""
-    return replace(spec, layer_groups=(LayerGroup(layers=f"0-{layers - 1}", attention=(only_attention(spec),)),))
-
-
 def plan_cases(spec: ModelSpec, machine: Machine, extent: Extent, budget_bytes: int) -> list[MemoryCase]:
-    """MLA in every KV dtype and MHA, GQA-8, MQA in bf16, each contiguous and paged, with the layers that fit into
+    """MLA in every KV dtype and MHA, GQA, MQA in bf16, each contiguous and paged, with the layers that fit into
     `budget_bytes`. Refuses, by its own plan, where not even one layer fits into the device."""
-    kinds = [("mla", dtype) for dtype in LATENT_DTYPES] + [(kind, "bf16") for kind in HEAD_KINDS]
+    kinds = [("mla", dtype) for dtype in LATENT_DTYPES] + [(kind, "bf16") for kind in head_kinds(spec)]
     layouts = extent, replace(extent, block_size=BLOCK_TOKENS)
     cases = []
     for kind, kv_dtype in kinds:

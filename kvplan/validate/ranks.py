@@ -28,8 +28,8 @@ from kvplan.model import ModelSpec, session_bytes
 from kvplan.parallel import Parallelism
 from kvplan.storage import kv_format
 from kvplan.validate import grouped
+from kvplan.validate.layers import latent_attention_of, latent_layers, only_attention, with_layers
 from kvplan.validate.machine import find_machine
-from kvplan.validate.memory import latent_attention_of, only_attention, with_layers
 from kvplan.validate.packing import Record
 from kvplan.validate.paged import Extent, PagedCache
 from kvplan.validate.reference import grouped_attention, latent_attention, merge_by_log_sum_exp
@@ -99,7 +99,7 @@ class RankSession:
     def steps(self) -> Iterator[str]:
         """Join the group, check, leave."""
         with process_group(self.device) as group:
-            memory, numerics = check_ranks(self.spec, group)
+            memory, numerics = check_ranks(latent_layers(self.spec), group)
         if group.rank == 0:
             machine = find_machine("cpu" if group.device == "cpu" else "cuda")
             self.found = Validation(

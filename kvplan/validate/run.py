@@ -15,14 +15,9 @@ from kvplan.validate.effort import EFFORTS, Effort
 from kvplan.validate.kernels import Backend, backends, library
 from kvplan.validate.kinds import Scene, compare_kinds
 from kvplan.validate.lab import Lab
+from kvplan.validate.layers import latent_attention_of, latent_layers, left_out
 from kvplan.validate.machine import DeviceProbes, Machine, find_machine, probe_device
-from kvplan.validate.memory import (
-    BLOCK_TOKENS,
-    affordable,
-    check_memory,
-    latent_attention_of,
-    plan_cases,
-)
+from kvplan.validate.memory import BLOCK_TOKENS, affordable, check_memory, plan_cases
 from kvplan.validate.packing import Record
 from kvplan.validate.paged import Extent
 from kvplan.validate.pressure import MAX_DRIFT, Load, Pressure
@@ -56,14 +51,16 @@ class Session:
     ) -> Session:
         """`device`: auto, cuda or cpu. `effort`: as `effort.effort()` names it. Batch and context are those of the
         memory checks; where neither is given, what the effort says, as far as the device affords it."""
-        latent_attention_of(spec)
+        notes = left_out(spec)
+        spec = latent_layers(spec)
         machine = find_machine(device)
         chosen = EFFORTS[machine.device, effort]
         extent = Extent(batch or chosen.extent.batch, context_tokens or chosen.extent.capacity_tokens)
         if extent.capacity_tokens <= BLOCK_TOKENS:
             raise BadInput(f"--context: {extent.capacity_tokens} is too short to grow; give more than {BLOCK_TOKENS}")
         asked = batch is not None or context_tokens is not None
-        return cls(spec, machine, chosen, extent if asked else affordable(spec, machine, extent))
+        extent = extent if asked else affordable(spec, machine, extent)
+        return cls(spec, machine, chosen, extent, notes=notes)
 
     @property
     def expected_steps(self) -> int:
@@ -109,6 +106,7 @@ class Session:
         repeated = probe_device(self.machine, self.effort.probing_s)
         self._judge_drift("device probes", probes.drift(repeated))
         self.probes |= {"device": probes.as_dict(), "device_repeated": repeated.as_dict()}
+        self.probes["details_after"] = find_machine(self.machine.device).details
         yield "device probes again"
 
     def _elapsed_s(self) -> float:
@@ -135,7 +133,8 @@ class Session:
     def _kinds(self) -> Iterator[str]:
         held_out = [row for row in self.rows if row.held_out]
         if not held_out:
-            self.notes.append("no time was left for held-out shapes; give --full, or a quieter machine")
+            self.notes.append("no kernel could be timed")
+        if not held_out or self._elapsed_s() > self.effort.total_s:
             return
         kernel = next(b for b in backends() if b.name == held_out[-1].kernel)
         extent = affordable(self.spec, self.machine, _SCENES[self.machine.device])

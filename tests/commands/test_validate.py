@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,22 +14,15 @@ torch = pytest.importorskip("torch", reason="the extra `validate` is not install
 from kvplan import validate  # noqa: E402
 from kvplan.catalog import dump_model  # noqa: E402
 from kvplan.cli import main  # noqa: E402
-from kvplan.units import MIB  # noqa: E402
-from kvplan.validate import lab, run  # noqa: E402
-from kvplan.validate.effort import EFFORTS, Effort  # noqa: E402
-from kvplan.validate.paged import Extent  # noqa: E402
+from kvplan.validate import run  # noqa: E402
 from kvplan.validate.result import NumericCheck  # noqa: E402
-from tests.validate.conftest import small_mla  # noqa: E402
+from tests.validate.conftest import shrink, small_mla  # noqa: E402
 
 
 @pytest.fixture
 def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A small spec on disk, and a second's worth of everything."""
-    real = run.find_machine
-    monkeypatch.setattr(run, "find_machine", lambda device: replace(real(device), cache_bytes=MIB))
-    monkeypatch.setitem(lab.GRIDS, "cpu", ((1, 16, 300), (2, 32, 200)))
-    monkeypatch.setattr(run, "SCENARIOS", run.SCENARIOS[:1])
-    monkeypatch.setitem(EFFORTS, ("cpu", "quick"), Effort(600, 0.01, 0.001, 0.01, 4 * MIB, Extent(1, 130), ("bf16",)))
+    shrink(monkeypatch)
     dump_model(small_mla(), tmp_path / "small.yaml")
     return str(tmp_path / "small.yaml")
 

@@ -13,7 +13,7 @@ from kvplan.decode_kernel import DecodeShape  # noqa: E402
 from kvplan.units import GIB, MIB  # noqa: E402
 from kvplan.validate import contest  # noqa: E402
 from kvplan.validate.bench import Timing  # noqa: E402
-from kvplan.validate.contest import Contest, Contestant, drift, fastest  # noqa: E402
+from kvplan.validate.contest import MIN_HELD_OUT, Contest, Contestant, drift, fastest  # noqa: E402
 from kvplan.validate.kernels._torch import TorchForm  # noqa: E402
 from kvplan.validate.kernels.torch_sdpa import BACKEND  # noqa: E402
 from kvplan.validate.lab import Lab  # noqa: E402
@@ -59,11 +59,11 @@ def test_probes_and_held_out_shapes_are_told_apart(lab: Lab) -> None:
     assert found.drifts.keys() == {"torch-sdpa"}
 
 
-def test_without_time_probes_are_taken_and_nothing_is_held_out(lab: Lab) -> None:
+def test_without_time_only_the_most_telling_shapes_are_measured(lab: Lab) -> None:
     found = finished(lab, BACKEND, end_s=0.0)
-    assert found.rows
-    assert not any(r.held_out for r in found.rows)
-    assert found.drifts == {}
+    assert len(lab.held_out_shapes) > MIN_HELD_OUT
+    held_out = [(r.shape["batch"], r.shape["num_heads"], r.shape["context_tokens"]) for r in found.rows if r.held_out]
+    assert held_out == [(s.batch, s.num_heads, s.context_tokens) for s in lab.held_out_shapes[:MIN_HELD_OUT]]
 
 
 def test_a_wrong_kernel_is_shown_and_not_timed(lab: Lab) -> None:

@@ -11,27 +11,21 @@ torch = pytest.importorskip("torch", reason="the extra `validate` is not install
 from kvplan.attention.gqa import GroupedQueryAttention  # noqa: E402
 from kvplan.errors import BadInput, Unsupported  # noqa: E402
 from kvplan.model import LayerGroup, ModelSpec  # noqa: E402
-from kvplan.units import MIB  # noqa: E402
-from kvplan.validate import contest, lab, run  # noqa: E402
-from kvplan.validate.effort import EFFORTS, Effort  # noqa: E402
+from kvplan.validate import contest, run  # noqa: E402
+from kvplan.validate.effort import EFFORTS  # noqa: E402
 from kvplan.validate.paged import Extent  # noqa: E402
 from kvplan.validate.pressure import Load  # noqa: E402
 from kvplan.validate.result import Validation  # noqa: E402
 from kvplan.validate.run import Session  # noqa: E402
+from tests.validate.conftest import SMALL_GRID, shrink  # noqa: E402
 
-TINY = Effort(600, 0.01, 0.001, 0.01, 4 * MIB, Extent(1, 130), ("bf16",))
-GRID = ((1, 16, 300), (2, 32, 200))
 QUIET = Load(0.0, 0.0, 0.0)
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A second's worth of everything."""
-    real = run.find_machine
-    monkeypatch.setattr(run, "find_machine", lambda device: replace(real(device), cache_bytes=MIB))
-    monkeypatch.setitem(lab.GRIDS, "cpu", GRID)
-    monkeypatch.setattr(run, "SCENARIOS", run.SCENARIOS[:1])
-    monkeypatch.setitem(EFFORTS, ("cpu", "quick"), TINY)
+    shrink(monkeypatch)
 
 
 def finished(session: Session) -> Validation:
@@ -47,7 +41,7 @@ def test_a_session_measures_everything(spec: ModelSpec, monkeypatch: pytest.Monk
     assert all(c.ok for c in result.memory if c.quantity != "process"), result.memory
     assert [
         (r.shape["batch"], r.shape["num_heads"], r.shape["context_tokens"]) for r in result.decode if r.held_out
-    ] == list(GRID)
+    ] == list(SMALL_GRID)
     assert {r.kernel for r in result.decode if not r.held_out} == {"torch-bmm", "torch-mm", "torch-sdpa"}
     assert [c.kind for c in result.comparisons] == ["mla absorbed", "mla restored", "mha", "gqa-8", "mqa"]
     assert {c.id for c in result.numerics} >= {
@@ -59,14 +53,19 @@ def test_a_session_measures_everything(spec: ModelSpec, monkeypatch: pytest.Monk
     assert result.probes.keys() >= {"device", "device_repeated", "pressure", "drift of device probes"}
 
 
-def test_without_time_held_out_shapes_are_dropped_and_it_says_so(
-    spec: ModelSpec, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(EFFORTS, ("cpu", "quick"), replace(TINY, total_s=0.0))
+def test_without_time_caches_go_unchecked_and_it_says_so(spec: ModelSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(EFFORTS, ("cpu", "quick"), replace(EFFORTS["cpu", "quick"], total_s=0.0))
     result = finished(Session.plan(spec, "cpu", "quick"))
-    assert not [r for r in result.decode if r.held_out]
-    assert any("no time was left for held-out shapes" in note for note in result.notes)
     assert any("no time was left to check the memory of mla-bf16-contiguous" in note for note in result.notes)
+    assert result.memory == ()
+    assert result.comparisons == ()
+
+
+def test_where_nothing_can_be_timed_it_says_so(spec: ModelSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "able", lambda device: [])
+    result = finished(Session.plan(spec, "cpu", "quick"))
+    assert "no kernel could be timed" in result.notes
+    assert result.decode == ()
     assert result.prediction_holds is None
 
 
