@@ -106,11 +106,12 @@ class TritonBackend:
         return None
 
     def prepare(self, problem: Problem) -> Launch:
-        """Plan, views and descriptors; a launch allocates results and partial results."""
+        """Plan, views, descriptors, and a first run, in which triton compiles; each run allocates its results."""
         from kvplan.validate.kernels.triton_mla.launch import prepare
 
         inputs = _inputs(problem)
         step = prepare(inputs, _plan(problem, inputs))
+        step()
         return lambda: step()[0]
 
     def scratch_bytes(self, problem: Problem) -> int:
