@@ -111,6 +111,12 @@ def _inline_scale(name: str, bits: int) -> KvFormat:
     return KvFormat(name, Storage(name, bits, scale_bits=32), refuses=_ONLY_HEADS)
 
 
+def _turboquant(name: str, key_bits: int, key_scale_bits: int, value_bits: int) -> KvFormat:
+    """vLLM's TurboQuant: keys with a 16-bit norm (fp8 keys have none), values with a 32-bit scale and zero point."""
+    values = Storage(f"{name} values", value_bits, scale_bits=32)
+    return KvFormat(name, Storage(f"{name} keys", key_bits, scale_bits=key_scale_bits), {"v": values}, refuses=_ONLY_HEADS)
+
+
 FORMATS: Mapping[str, KvFormat] = {
     f.name: f
     for f in (
@@ -132,6 +138,10 @@ FORMATS: Mapping[str, KvFormat] = {
         _inline_scale("int8_per_token_head", 8),
         _inline_scale("fp8_per_token_head", 8),
         _inline_scale("int4_per_token_head", 4),
+        _turboquant("turboquant_k8v4", 8, 0, 4),
+        _turboquant("turboquant_4bit_nc", 4, 16, 4),
+        _turboquant("turboquant_k3v4_nc", 3, 16, 4),
+        _turboquant("turboquant_3bit_nc", 3, 16, 3),
         _ggml("q8_0", 8, 16),
         _ggml("q5_1", 5, 32),
         _ggml("q5_0", 5, 16),

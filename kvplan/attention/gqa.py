@@ -18,12 +18,14 @@ class GroupedQueryAttention:
     """Softmax attention over K and V heads.
 
     `v_head_dim`: where V is narrower or wider than K. `sliding_window`: a rolling window of that many tokens.
+    `idle_window`: a window that the model's longest context cannot pass (Phi-3.5); it bounds nothing, but engines that
+    go by the config count its pages as a window's.
     `attention_chunk_size`: attention within aligned chunks (Llama 4); at most one chunk is live.
     `index_head_dim`: one extra index key per token of block-sparse attention (MiniMax-M3); sparsity shrinks reads,
     never the cache.
 
-    Of the weights: `qkv_bias`, `o_bias`; `qk_norm` on each head's Q and K, or over all heads at once; `output_gate`: the
-    query projection also yields a gate (Qwen3-Next); `sinks`: one learned logit per head (gpt-oss);
+    Of the weights: `qkv_bias`, `o_bias`; `qk_norm` on each head's Q and K, or over all heads at once; `output_gate`:
+    the query projection also yields a gate (Qwen3-Next); `sinks`: one learned logit per head (gpt-oss);
     `k_is_v`: one projection serves K and V (Gemma 4).
     """
 
@@ -33,6 +35,7 @@ class GroupedQueryAttention:
     head_dim: int
     v_head_dim: int | None = None
     sliding_window: int | None = None
+    idle_window: int | None = None
     attention_chunk_size: int | None = None
     index_head_dim: int | None = None
     index_topk: int | None = None

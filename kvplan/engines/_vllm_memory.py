@@ -16,6 +16,7 @@ from kvplan.mlp import MoeMlp
 from kvplan.weights import params_by_part, rank_bytes
 
 if TYPE_CHECKING:
+    from kvplan.engines._vllm_versions import Rules
     from kvplan.engines.base import Deployment, Layout
 
 GIB = 2**30
@@ -24,15 +25,15 @@ SAMPLER_BYTES = 14
 the sampler's warm-up (R2 0.96 over 28 settings; independent of depth, width and TP, because logits are gathered)."""
 
 
-def budget(deployment: Deployment, layout: Layout, given_bytes: Mapping[str, int], version: tuple[int, int]) -> Budget:
-    """The budget of one rank under a vLLM version (major, minor)."""
+def budget(deployment: Deployment, layout: Layout, given_bytes: Mapping[str, int], rules: Rules) -> Budget:
+    """The budget of one rank under the rules of a release."""
     d, total = deployment, deployment.gpu.memory_bytes
-    share = d.memory_fraction if d.memory_fraction is not None else default_utilization(version)
-    lines = [weights(d), non_torch(d), activation(d, layout, version)]
+    share = d.memory_fraction if d.memory_fraction is not None else rules.gpu_memory_utilization
+    lines = [weights(d), non_torch(d), activation(d, layout)]
     beside: list[Line] = []
     if not d.engine_args.get("enforce_eager"):
         graphs = cuda_graphs(d)
-        (lines if version >= (0, 21) else beside).append(graphs)
+        (lines if rules.cuda_graphs_deducted else beside).append(graphs)
     return Budget(
         gpu_total_bytes=total,
         requested_bytes=math.ceil(total * share),
@@ -40,11 +41,6 @@ def budget(deployment: Deployment, layout: Layout, given_bytes: Mapping[str, int
         request_rule=f"gpu_memory_utilization {share:g} of the total",
         beside=tuple(beside),
     )
-
-
-def default_utilization(version: tuple[int, int]) -> float:
-    """0.9 through 0.19, 0.92 from 0.22 on (the change lies between)."""
-    return 0.92 if version >= (0, 20) else 0.9
 
 
 def weights(deployment: Deployment) -> Line:
@@ -57,8 +53,8 @@ def weights(deployment: Deployment) -> Line:
 def non_torch(deployment: Deployment) -> Line:
     """CUDA context, libraries and collectives: what torch's allocator does not see.
 
-    One rank 0.25 GiB (0.05 to 0.5); a pipeline stage 0.07; tensor parallelism over NVLink 2.07 to 2.17 on Hopper (NCCL and
-    symmetric-memory buffers), 0.2 to 0.3 over PCIe, more on larger boxes.
+    One rank 0.25 GiB (0.05 to 0.5); a pipeline stage 0.07; tensor parallelism over NVLink 2.07 to 2.17 on Hopper (NCCL
+    and symmetric-memory buffers), 0.2 to 0.3 over PCIe, more on larger boxes.
     """
     d = deployment
     nvlink = d.gpu.interconnect is not None and d.gpu.interconnect.kind != "pcie"
@@ -69,7 +65,7 @@ def non_torch(deployment: Deployment) -> Line:
     return Line.estimate("non_torch", 0.25 * GIB, "context and libraries", below=0.2 * GIB, above=0.25 * GIB)
 
 
-def activation(deployment: Deployment, layout: Layout, version: tuple[int, int]) -> Line:
+def activation(deployment: Deployment, layout: Layout) -> Line:
     """The peak of the profile run: the sampler over all sequences, or one forward pass, and the experts' workspace."""
     d, spec = deployment, deployment.spec
     last_stage = d.parallel.pp == 1
@@ -77,7 +73,9 @@ def activation(deployment: Deployment, layout: Layout, version: tuple[int, int])
     extra = 0.18 * GIB + moe_workspace(d, layout.max_num_batched_tokens) + encoder_peak(d)
     forward = forward_peak(d, layout.max_num_batched_tokens)
     size = max(sampler, forward) + extra
-    rule = f"{SAMPLER_BYTES} B x vocabulary x max_num_seqs" if sampler >= forward else "one pass of max_num_batched_tokens"
+    rule = "one pass of max_num_batched_tokens"
+    if sampler >= forward:
+        rule = f"{SAMPLER_BYTES} B x vocabulary x max_num_seqs"
     return Line.estimate("activation", size, rule, below=0.15 * size + 0.1 * GIB, above=0.35 * size + 0.2 * GIB)
 
 
@@ -90,7 +88,7 @@ def forward_peak(deployment: Deployment, tokens: int) -> int:
 
 
 def moe_workspace(deployment: Deployment, tokens: int) -> int:
-    """The fused experts' two scratch tensors: tokens x chosen experts x the wider of gate-up and hidden, and down's input.
+    """Two scratch tensors of fused experts: tokens x chosen experts x (the wider of gate-up and hidden), down's input.
 
     Kernels for mxfp4 weights need none (gpt-oss shows 0.19 GiB above the sampler).
     """

@@ -45,7 +45,7 @@ def quantization(
     stated = _first(_weight_format(s) for s in sections)
     whole = stated or _most_common(by_part)
     return Quantization(
-        quant_method=_first(s.text("quant_method") for s in sections) or "modelopt",
+        quant_method=_first(s.text("quant_method") for s in sections) or ("modelopt" if outside else ""),
         weight_format=whole,
         block=_first(_block(s) for s in sections),
         parts=tuple(PartFormat(part=p, weight_format=f) for p, f in sorted(parts.items()) if f != whole),
