@@ -74,7 +74,7 @@ def other_token_line(case: Case) -> str | None:
     if pool is None:
         return None
     for version in TOKEN_LINE_VERSIONS:
-        other = replace(case.scenario, engine=f"vllm@{version}", kv_pool_bytes=int(float(str(pool.value))))
+        other = replace(case.scenario, engine=f"vllm@{version}", kv_pool_bytes=int(pool.number))
         try:
             tokens = plan(other).capacity.kv_tokens
         except KvplanError:
@@ -108,7 +108,7 @@ def graph_estimate(case: Case) -> str | None:
     if graphs is None:
         return None
     gap = abs(case.comparison.observed - case.comparison.predicted)
-    size = float(str(graphs.value))
+    size = graphs.number
     return f"CUDA graphs of {format_bytes(size)} explain it" if abs(gap - size) < 0.15 * GIB else None
 
 
@@ -117,7 +117,7 @@ def leftover(case: Case) -> str | None:
     free = case.observed.first("free_bytes") or case.observed.first("free_before_load_bytes")
     if free is None or case.free is None or case.comparison.unit != "bytes":
         return None
-    gone = case.free.budget.gpu_total_bytes - float(str(free.value))
+    gone = case.free.budget.gpu_total_bytes - free.number
     return f"{format_bytes(gone)} were taken before this process started" if gone > 2 * GIB else None
 
 
@@ -140,10 +140,10 @@ def follows_weights(case: Case) -> str | None:
     for quantity, label in lines.items():
         reading = case.observed.first(quantity)
         line = next((x for x in case.free.budget.lines if x.label == label), None)
-        if reading and line and abs(float(str(reading.value)) - line.bytes) > 0.5 * abs(
+        if reading and line and abs(reading.number - line.bytes) > 0.5 * abs(
             case.comparison.observed - case.comparison.predicted
         ):
-            return f"follows from {label}: {format_bytes(float(str(reading.value)))} against {format_bytes(line.bytes)}"
+            return f"follows from {label}: {format_bytes(reading.number)} against {format_bytes(line.bytes)}"
     return None
 
 

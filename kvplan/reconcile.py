@@ -96,12 +96,24 @@ def scenario_of(observed: Observed, model: ModelSpec, gpu: GpuSpec) -> Scenario:
     for reading, name in (("concurrency_context_tokens", "context"), ("context_len", "context"), ("needed_context_tokens", "context")):
         stated = observed.first(reading)
         if stated and name not in values:
-            values[name] = int(stated.value)  # type: ignore[call-overload]
+            values[name] = int(stated.number)
     values["kv_dtype"] = _dtype(values.get("kv_dtype"))
     if observed.engine == "sglang" and values.get("dp", 1) > 1 and "tp" in values:
         values["tp"] = max(1, values["tp"] // values["dp"])
     engine = f"{observed.engine}@{observed.version}" if observed.version else observed.engine
     return Scenario(model=model, gpu=gpu, engine=engine, engine_args=rest, **values)
+
+
+def measured_overheads(observed: Observed) -> dict[str, int]:
+    """The overheads of this site by budget line: the fullest rank's; weights are the model's, not the site's."""
+    found = {}
+    for quantity, label in _BUDGET_LINES.items():
+        reading = _largest(observed, quantity)
+        if reading and label in {"non_torch", "activation", "cuda_graphs"}:
+            found[label] = int(reading.number)
+    if not found:
+        raise BadInput(f"{observed.source}: states no overheads (non-torch memory, activation peak, CUDA graphs)")
+    return found
 
 
 def _dtype(name: object) -> str:
@@ -120,7 +132,7 @@ def reconcile(observed: Observed, scenario: Scenario) -> Reconciliation:
     notes: list[str] = list(observed.notes)
     free = _planned(scenario, notes)
     pool = next((r for name in _POOLS if (r := observed.least(name))), None)
-    given = _planned(replace(scenario, kv_pool_bytes=int(pool.value)), notes) if pool else None  # type: ignore[arg-type]
+    given = _planned(replace(scenario, kv_pool_bytes=int(pool.number)), notes) if pool else None
     found: list[Comparison] = []
     if free:
         found += _budget(observed, free)
@@ -162,11 +174,11 @@ def _budget(observed: Observed, free: Plan) -> Iterator[Comparison]:
 def _largest(observed: Observed, name: str) -> Reading | None:
     """The fullest rank's reading."""
     numbers = [r for r in observed.each(name) if isinstance(r.value, (int, float))]
-    return max(numbers, key=lambda r: float(r.value), default=None)  # type: ignore[arg-type]
+    return max(numbers, key=lambda r: r.number, default=None)
 
 
 def _compared(quantity: str, reading: Reading, predicted: float, low: float, high: float, basis: str) -> Comparison:
-    value = float(reading.value)  # type: ignore[arg-type]
+    value = reading.number
     half = reading.resolution / 2
     agrees = low - half <= value <= high + half
     unit = "bytes" if quantity.endswith("_bytes") else "count"
@@ -175,7 +187,7 @@ def _compared(quantity: str, reading: Reading, predicted: float, low: float, hig
 
 def _capacity(observed: Observed, scenario: Scenario, given: Plan, pool: Reading) -> Iterator[Comparison]:
     """Blocks, tokens and concurrency, from the pool as printed: both ends of its rounding are planned."""
-    value, half = float(pool.value), pool.resolution / 2  # type: ignore[arg-type]
+    value, half = pool.number, pool.resolution / 2
     low, high = (plan(replace(scenario, kv_pool_bytes=max(1, int(value + sign * half)))).capacity for sign in (-1, 1))
     quantities = {
         "num_gpu_blocks": "num_blocks",

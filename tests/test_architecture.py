@@ -26,11 +26,11 @@ TIERS: dict[str, int] = {
     "weights": 6, "compare": 6,
     "engines": 7, "roofline": 7,
     "plan": 8,
-    "sweep": 9, "remedies": 9, "recommend": 9, "checks": 9, "overheads": 4, "logs": 9, "reconcile": 10,
+    "sweep": 9, "remedies": 9, "recommend": 9, "checks": 9, "overheads": 4, "logs": 9, "identify": 10, "causes": 10, "reconcile": 11,
     # The borders.
     "gpu_local": 5, "hf": 6, "catalog": 7, "validate": 9,
     # What people see.
-    "formats": 3, "documents": 11, "commands": 12, "cli": 13, "__main__": 14,
+    "formats": 3, "documents": 12, "commands": 13, "cli": 14, "__main__": 15,
 }  # fmt: skip
 """A module may import from lower tiers, and from its own room. Imports for type checking alone are free."""
 

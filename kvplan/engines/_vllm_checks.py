@@ -12,6 +12,7 @@ from kvplan.attention.linear import GatedDeltaNet, KimiDeltaAttention, Lightning
 from kvplan.attention.mamba import Mamba1, Mamba2, ShortConv
 from kvplan.attention.mla import MultiHeadLatentAttention
 from kvplan.engines._vllm_mixers import is_state, window_of
+from kvplan.engines._vllm_served import unserved
 from kvplan.errors import Unsupported
 from kvplan.mlp import DenseMlp, MoeMlp
 
@@ -33,6 +34,7 @@ def check(spec: ModelSpec, parallel: Parallelism, kv: KvDtype, rules: Rules) -> 
 
 
 def _reasons(spec: ModelSpec, parallel: Parallelism, kv: KvDtype, rules: Rules) -> Iterator[str]:
+    yield from unserved(spec, rules)
     tp = parallel.tp
     attentions = [a for _, a in spec.mixers()]
     heads = next((a.num_attention_heads for a in attentions if hasattr(a, "num_attention_heads")), 0)

@@ -14,16 +14,23 @@ from kvplan.engines._vllm_backends import COMPRESSED, DEFAULT_BLOCK_SIZE, INDEXE
 from kvplan.engines._vllm_blocksize import BlockChoice, Sizes, choose_block
 from kvplan.engines._vllm_compressed import BLOCK_TOKENS
 from kvplan.engines._vllm_formats import KvDtype, knows_packing
-from kvplan.engines._vllm_groups import Group, bytes_per_block, form_groups
+from kvplan.engines._vllm_groups import Group, bytes_per_block, form_groups, tuples_bytes
 from kvplan.engines._vllm_layers import Cut, caches
 from kvplan.engines._vllm_mixers import Mixer, Same
 from kvplan.engines._vllm_pages import Layer, PageSpec
-from kvplan.engines._vllm_sizes import checkpoint_tokens, state_page_bytes, token_bytes, unpacked_bytes
+from kvplan.engines._vllm_sizes import (
+    checkpoint_tokens,
+    recurrent_storage,
+    state_page_bytes,
+    token_bytes,
+    unpacked_bytes,
+)
 
 if TYPE_CHECKING:
     from kvplan.attention import Attention
     from kvplan.engines._vllm_backends import Backend
     from kvplan.engines._vllm_recipe import Recipe
+    from kvplan.storage import KvFormat
 
 Served: TypeAlias = tuple[Mixer, KvDtype, "Backend | None"]
 """A mixer, the KV dtype asked for it, the backend that serves it (None: a state)."""
@@ -32,9 +39,10 @@ Served: TypeAlias = tuple[Mixer, KvDtype, "Backend | None"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Geometry:
     """Groups over all stages, with the tokens of their blocks (None: the whole context); bytes of one block on each
-    stage that has any, and on the fullest; what was chosen on the way.
+    stage that has any, on the fullest, and as start-up counts them; what was chosen on the way.
 
-    `padding_bytes`: what one block leaves unused on the fullest stage, for each group that may hold it.
+    `padding_bytes`: what one block leaves unused on the fullest stage, for each group that may hold it. `kv_format`:
+    how each role is stored, states included. `packed`: groups lie side by side in one block (DeepSeek-V4).
     """
 
     groups: tuple[Group, ...]
@@ -42,11 +50,14 @@ class Geometry:
     stages: tuple[int, ...]
     stage_bytes: tuple[int, ...]
     bytes_per_block: int
+    checked_bytes_per_block: int
     fullest_stage: int
     padding_bytes: tuple[int, ...]
     kv: KvDtype
+    kv_format: KvFormat
     backends: tuple[str, ...]
     block_size: int
+    packed: bool
 
 
 @lru_cache(maxsize=2048)
@@ -56,10 +67,13 @@ def geometry(mixers: Same[tuple[Mixer, ...]], recipe: Recipe) -> Geometry:
     used = tuple(dict.fromkeys(b for _, _, b in served if b is not None))
     choice = _block(served, used, recipe)
     packed = COMPRESSED in used
+    tuples = packed and recipe.rules.packed_fit == "tuples"
     layers = tuple(_layers(served, choice, recipe))
     groups = form_groups(layers, recipe.rules, hybrid_manager=recipe.hybrid_manager, packed=packed)
     stages = tuple(sorted({m.stage for m in mixers.value}))
-    stage_bytes = tuple(bytes_per_block([g.at(s) for g in groups], recipe.rules, packed=packed) for s in stages)
+    parts = [[g.at(s) for g in groups] for s in stages]
+    stage_bytes = tuple(bytes_per_block(part, recipe.rules, packed=packed) for part in parts)
+    kv = _in_force(served, recipe)
     largest, fullest = max(zip(stage_bytes, stages, strict=True), default=(0, 0), key=itemgetter(0))
     return Geometry(
         groups=groups,
@@ -67,11 +81,14 @@ def geometry(mixers: Same[tuple[Mixer, ...]], recipe: Recipe) -> Geometry:
         stages=stages,
         stage_bytes=stage_bytes,
         bytes_per_block=largest,
+        checked_bytes_per_block=max(map(tuples_bytes, parts)) if tuples else largest,
         fullest_stage=fullest,
         padding_bytes=tuple(largest - g.own_bytes(fullest) for g in groups),
-        kv=_in_force(served, recipe),
+        kv=kv,
+        kv_format=_storage(served, kv, recipe),
         backends=tuple(b.name for b in used),
         block_size=choice.block_size,
+        packed=packed,
     )
 
 
@@ -164,3 +181,11 @@ def _in_force(served: Iterable[Served], recipe: Recipe) -> KvDtype:
     """The KV dtype of the layers that are not skipped."""
     kept = (b for _, kv, b in served if b is not None and kv is recipe.kv)
     return _stored(recipe.kv, next(kept, None))
+
+
+def _storage(served: Iterable[Served], kv: KvDtype, recipe: Recipe) -> KvFormat:
+    """How each role is stored, states as this engine keeps them."""
+    rank = recipe.rank()
+    states = (m.attention for m, _, backend in served if backend is None)
+    recurrent = next((recurrent_storage(s, rank) for s in states), rank.conv)
+    return kv.format.with_roles(conv_state=rank.conv, recurrent_state=recurrent)

@@ -203,8 +203,7 @@ def _padded_like(bucket: Sequence[Layer], full: Sequence[Layer]) -> list[Layer]:
 def bytes_per_block(groups: Sequence[Group], rules: Rules, *, packed: bool) -> int:
     """Bytes of one block of the pool over the layers of these groups (of one stage)."""
     if packed and rules.packing == "tuples":
-        sizes = {layer.pages.page_bytes for layer in groups[0].layers}
-        return sum(sizes) * max(_repeats(g.layers) for g in groups if g.layers)
+        return tuples_bytes(groups)
     if packed and rules.packing == "slots":
         return _slots_bytes(groups)
     if packed:
@@ -213,6 +212,12 @@ def bytes_per_block(groups: Sequence[Group], rules: Rules, *, packed: bool) -> i
     return max(
         sum(round_up(layer.pages.page_bytes, layer.pages.stride_alignment_bytes) for layer in g.layers) for g in groups
     )
+
+
+def tuples_bytes(groups: Sequence[Group]) -> int:
+    """One page of every size of the first group, as often as the group that has most layers of one size."""
+    sizes = {layer.pages.page_bytes for layer in groups[0].layers}
+    return sum(sizes) * max(_repeats(g.layers) for g in groups if g.layers)
 
 
 def _slots_bytes(groups: Sequence[Group]) -> int:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kvplan.engines._vllm_sessions import SessionBlocks
     from kvplan.engines._vllm_settings import Batch
     from kvplan.engines._vllm_versions import Rules
+    from kvplan.storage import KvFormat
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +65,11 @@ class VllmLayout:
     def kv_dtype(self) -> str:
         """The KV dtype in force, as `kvplan.storage` names it."""
         return self.geometry.kv.stored
+
+    @property
+    def kv_format(self) -> KvFormat:
+        """How each role of cache tensor is stored, states as this engine keeps them."""
+        return self.geometry.kv_format
 
     @property
     def backend(self) -> str:
@@ -176,7 +182,7 @@ class VllmLayout:
             return num_blocks / blocks
         if self.rules.concurrency == "tokens":
             return num_blocks * self.block_size / length
-        pages = [_group_page(g) for g in self.geometry.groups]
+        pages = [_group_page(g, packed=self.geometry.packed) for g in self.geometry.groups]
         return num_blocks / cdiv(sum(b * p for b, p in zip(per_group, pages, strict=True)), pages[0])
 
     def _tokens(self, num_blocks: int, concurrency: float, length: int) -> int:
@@ -190,7 +196,8 @@ class VllmLayout:
         """The least pool with which the engine starts at a maximum length of `tokens`."""
         if self.rules.fit_check == "layers":
             return max(self._layers_bytes(tokens), self.bytes_per_block)
-        return (int(self.sessions.of(tokens)) + self.rules.null_block_in_fit) * self.bytes_per_block
+        blocks = int(self.sessions.of(tokens)) + self.rules.null_block_in_fit
+        return blocks * self.geometry.checked_bytes_per_block
 
     def _layers_bytes(self, tokens: int) -> int:
         """One session's pages summed over layers, as releases before 0.14 checked: without the padding of groups."""
@@ -240,9 +247,9 @@ class VllmLayout:
         return last_true(runs, self.max_model_len)
 
 
-def _group_page(group: Group) -> int:
-    """One block of a group as older concurrency formulas see it: one layer's page, or all pages where layers differ."""
-    return group.page_bytes(group.layers[0].stage) if group.is_mixed else group.pages.page_bytes
+def _group_page(group: Group, *, packed: bool) -> int:
+    """One block of a group as older formulas see it: one layer's page, or all pages where the group keeps each apart."""
+    return group.page_bytes(group.layers[0].stage) if packed or group.is_mixed else group.pages.page_bytes
 
 
 def _notes(layout: VllmLayout) -> Iterator[str]:

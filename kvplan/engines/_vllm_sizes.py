@@ -86,10 +86,14 @@ def _state_tensor_bytes(attention: Attention, tensor: CacheTensor, rank: Rank) -
     if tensor.role == "conv_state" and isinstance(attention, _CONVOLVED):
         columns = attention.conv_kernel - 1
         return rank.conv.vector_bytes(elements // columns * (columns + rank.drafts))
+    return recurrent_storage(attention, rank).vector_bytes(elements)
+
+
+def recurrent_storage(attention: Attention, rank: Rank) -> Storage:
+    """How a kind keeps its recurrent state: lightning attention and Kimi's as they please, others as flags say."""
     if isinstance(attention, LightningAttention):
-        return rank.conv.vector_bytes(elements)
-    own = FP32 if isinstance(attention, KimiDeltaAttention) else rank.conv
-    return (rank.recurrent or own).vector_bytes(elements)
+        return rank.conv
+    return rank.recurrent or (FP32 if isinstance(attention, KimiDeltaAttention) else rank.conv)
 
 
 def checkpoint_tokens(attention: Attention, rank: Rank) -> int:

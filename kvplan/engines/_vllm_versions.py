@@ -34,6 +34,7 @@ class Rules:
     pads_attention_pages: bool = False
     group_padding: float = 1.0
     packing: Literal["none", "tuples", "slots", "overlay"] = "none"
+    packed_fit: Literal["tuples", "blocks"] = "tuples"
     full_group_first: bool = True
     block_size_from: Literal["default", "mla defaults", "backend"] = "default"
     large_mla_pages: Literal["cutlass 128", "flashinfer 64"] = "cutlass 128"
@@ -109,7 +110,7 @@ CHANGES = (
     Change("packing", "tuples", "0.20", "0.19.1"),
     Change("cuda_graphs_deducted", True, "0.21", "0.20.2"),
     Change("pads_attention_pages", True, "0.24", "0.23.0"),
-    Change("packing", "slots", "0.24", "0.23.0"),
+    Change("packing", "slots", "0.23", "0.22.1"),
     Change("sliding_block_of_its_own", True, "0.25", "0.24.0"),
     Change("skip_layers_align", True, "0.25", "0.24.0"),
     Change("hybrid_prefix_caching", True, "0.26", "0.25.1"),
@@ -122,6 +123,7 @@ CHANGES = (
     Change("retains_for_mtp", True, "0.28", "0.27.1"),
     Change("null_block_in_fit", True, "0.29", "0.28.0"),
     Change("full_group_first", False, "0.29", "0.28.0"),
+    Change("packed_fit", "blocks", "0.29", "0.28.0"),
     Change("async_pipeline", "always", "0.29", "0.28.0"),
     Change("refines_fp8_experts", True, "0.29", "0.28.0"),
     Change("sequence_ranks", "beside states", "0.31", "0.30.0"),

@@ -20,6 +20,7 @@ from kvplan.engines._vllm_geometry import Geometry, geometry
 from kvplan.engines._vllm_layout import VllmLayout
 from kvplan.engines._vllm_mixers import Mixer, Same, mixers_of
 from kvplan.engines._vllm_recipe import Recipe
+from kvplan.engines._vllm_served import retired
 from kvplan.engines._vllm_sessions import InFlight, session_blocks
 from kvplan.engines._vllm_settings import batch, is_moe, state_mode
 from kvplan.engines._vllm_versions import NEWEST, Rules, default_utilization, rules
@@ -136,7 +137,7 @@ def _planned(same: Same[ModelSpec], place: Place, args: Args) -> Planned:
         geometry=geometry(_mixers(same, place.parallel.pp, speculation, found), recipe),
         moe=is_moe(spec),
         retained_tokens=retained_tokens(spec, speculation, found),
-        remarks=tuple(_remarks(spec, speculation, found)),
+        remarks=tuple(_remarks(spec, place, speculation, found)),
     )
 
 
@@ -146,11 +147,11 @@ def _mixers(same: Same[ModelSpec], pp: int, speculation: Speculation | None, fou
     return Same(tuple(m for m in mixers if found.hybrid_groups or m.attention.family != "recurrent"))
 
 
-def _remarks(spec: ModelSpec, speculation: Speculation | None, found: Rules) -> Iterator[str]:
+def _remarks(spec: ModelSpec, place: Place, speculation: Speculation | None, found: Rules) -> Iterator[str]:
     """What a person should know of the model under this release."""
-    taken = assumed(spec, speculation)
-    if taken is not None:
-        yield taken
+    yield from filter(None, (retired(spec, found), assumed(spec, speculation)))
+    if place.capability is None:
+        yield "no compute capability: blocks are those of the Triton kernels"
     if not found.hybrid_groups and any(a.family == "recurrent" for _, a in spec.mixers()):
         yield f"vLLM {found.version} keeps recurrent states outside the pool"
 

@@ -218,6 +218,12 @@ class Fields:
         self.read |= hidden & self.raw.keys()
         return other
 
+    def apart(self) -> Fields:
+        """The same object for a reader that explains nothing of the cache: what it reads stays unread here."""
+        other = Fields(self.raw, self.where, defaults=self.defaults, wrapper=self.wrapper)
+        other.notes = self.notes
+        return other
+
     def at(self, layer: int) -> Fields:
         """One layer's view: transformers 5 writes what differs by layer into `per_layer_config`."""
         by_layer = self.section("per_layer_config")

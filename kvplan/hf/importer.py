@@ -98,11 +98,12 @@ def _tied(fields: Fields, wrapper: Fields, identity: Identity) -> bool:
 
 
 def _groups(fields: Fields, layers: Sequence[Layer]) -> tuple[LayerGroup, ...]:
-    return group_layers([(attention, mlp_for(fields, i)) for i, attention in enumerate(layers)])
+    apart = fields.apart()
+    return group_layers([(attention, mlp_for(apart, i)) for i, attention in enumerate(layers)])
 
 
 def _mtp_groups(fields: Fields, layers: Sequence[Layer]) -> tuple[LayerGroup, ...]:
-    mlp = mlp_for(fields, len(layers) - 1)
+    mlp = mlp_for(fields.apart(), len(layers) - 1)
     return group_layers([(attention, mlp) for attention in mtp_layers(fields, layers)], first=len(layers))
 
 

@@ -38,8 +38,8 @@ _KNOWN_HARMLESS = frozenset(
         # an indexer's choices that change what is read, never what is stored
         "index_skip_topk_offset", "index_topk_freq", "index_topk_pattern", "index_share_for_mtp_iteration",
         "indexer_rope_interleave", "index_kpool_always_select_tail", "index_kpool_compress",
-        "expert_layer_period", "expert_layer_offset", "interleave_moe_layer_step", "num_mem_blocks",
-        "decoder_sparse_step", "num_beam_groups",
+        "expert_layer_period", "expert_layer_offset", "shared_intermediate_size", "interleave_moe_layer_step",
+        "num_mem_blocks", "decoder_sparse_step", "num_beam_groups",
     )
 )  # fmt: skip
 _SUGGESTIVE = re.compile(
@@ -48,7 +48,7 @@ _SUGGESTIVE = re.compile(
     re.IGNORECASE,
 )
 _HARMLESS = re.compile(
-    r"token|index$|^use_cache|cache_implementation|output_|pretraining|dropout|_pdrop|init|gradient|^return|jitter|loss"
+    r"^use_cache|cache_implementation|output_|pretraining|dropout|_pdrop|init|gradient|^return|jitter|loss"
     r"|aux|_plan$|kernel|^_attn|attn_impl|flash|pruned_heads|^is_|^add_cross_attention|state_dict"
     r"|norm|bias|eps$|scal|multiplier|softcap|softmax|fp32|dtype|activation|rope|rotary|clip|alpha|beta|theta|logit|scalar"
     r"|expert|moe|router|routed|^n_group|^topk_group|grouped_topk|lm_head|classif|reward|image|vision|visual|video|audio"

@@ -49,7 +49,7 @@ _PATTERNS = (
 
 def slides_everywhere(fields: Fields) -> list[str]:
     """A non-null `sliding_window` holds on every layer (Mistral, Phi-3, StarCoder2)."""
-    kind = SLIDING if fields.has("sliding_window") else FULL
+    kind = FULL if fields.size("sliding_window") is None else SLIDING
     return every(kind)(fields)
 
 
