@@ -154,6 +154,9 @@ class ModelSpec:
     other_weights: tuple[OtherWeight, ...] = ()
     notes: tuple[str, ...] = ()
 
+    def __hash__(self) -> int:
+        return hash(self.name)  # cheap, for specs are keys of many caches; equality still compares all
+
     def __post_init__(self) -> None:
         seen = Counter(i for g in self.layer_groups for i in g.indices)
         twice = [i for i, n in seen.items() if n > 1]
@@ -286,7 +289,11 @@ class Line:
 def cost_line(spec: ModelSpec, tokens: int, kv_format: KvFormat, parallel: Parallelism) -> Line:
     """Slope, and states plus windows as full as they are at `tokens`, on the rank that holds most."""
     stages = profiles(spec, kv_format, parallel)
-    fullest = max(stages, key=lambda p: profile_bytes(p, tokens, parallel.dcp))
-    slope = sum((t.bytes_per_slot * t.law.slots_per_token() for t in fullest), Fraction(0)) / parallel.dcp
+    fullest = stages[0] if len(stages) == 1 else max(stages, key=lambda p: profile_bytes(p, tokens, parallel.dcp))
     fixed = profile_bytes(tuple(t for t in fullest if not t.grows), tokens)
-    return Line(slope, int(fixed))
+    return Line(_slope(fullest) / parallel.dcp, int(fixed))
+
+
+@lru_cache(maxsize=4096)
+def _slope(profile: Profile) -> Fraction:
+    return sum((t.bytes_per_slot * t.law.slots_per_token() for t in profile), Fraction(0))

@@ -19,7 +19,8 @@ def answer(observed: Observed, found: Reconciliation, notes: Sequence[str]) -> D
     """Observed beside predicted, each difference with its cause."""
     comparisons = found.comparisons
     agreeing = sum(c.agrees for c in comparisons)
-    deployment = (found.given or found.free).deployment if found.given or found.free else None
+    made = found.given or found.free
+    deployment = made.deployment if made else None
     subject = f"{deployment.spec.name} under {observed.engine} {observed.version or ''}".strip() if deployment else observed.source
     return Document(
         command="reconcile",

@@ -140,6 +140,8 @@ def _layout(key: DeploymentKey) -> TokenPool:
         state_slots=3 if radix else 1,
         state_ratio=Fraction(str(choose(d.engine_args, "mamba_full_memory_ratio", "0.9"))) if states else Fraction(0),
         dcp=d.parallel.dcp,
+        spare_blocks=1,
+        spare_states=1,
         notes=_notes(d, page),
     )
 
@@ -173,6 +175,13 @@ class SGLang:
 
     name = "sglang"
     default_version = "0.5"
+    args = frozenset({
+        "attention_backend", "decode_attention_backend", "dsa_decode_backend", "dsa_prefill_backend",
+        "nsa_decode_backend", "nsa_prefill_backend", "page_size", "swa_full_tokens_ratio", "mamba_full_memory_ratio",
+        "mamba_ssm_dtype", "disable_radix_cache", "chunked_prefill_size", "max_running_requests",
+        "speculative_algorithm", "speculative_num_steps", "speculative_eagle_topk", "speculative_num_draft_tokens",
+        "enable_dp_attention", "disable_cuda_graph",
+    })  # fmt: skip
 
     def layout(self, deployment: Deployment) -> Layout:
         """Cell, pages and pools; `Unsupported` where attention heads do not share out over TP."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from kvplan.engines._vllm_args import Args, Speculation, read_args
+from kvplan.engines._vllm_args import NO_EFFECT, Args, Speculation, arg_names, read_args
 from kvplan.engines._vllm_checks import check
 from kvplan.engines._vllm_drafts import assumed, draft_mixers, retained_tokens
 from kvplan.engines._vllm_dtypes import asked_kv, model_dtypes
@@ -43,6 +43,7 @@ class Vllm:
 
     name = "vllm"
     default_version = NEWEST
+    args = arg_names() | NO_EFFECT
 
     def layout(self, deployment: Deployment) -> VllmLayout:
         """How this release cuts the cache; `Unsupported` with vLLM's own reason where it refuses.
