@@ -61,6 +61,8 @@ class Rules:
     gb10_small_batch: bool = False
     gpu_memory_utilization: float = 0.9
     cuda_graphs_deducted: bool = False
+    top_p: Literal["sorted", "masked", "flashinfer"] = "sorted"
+    keeps_expert_workspace: bool = False
     refines_fp8_experts: bool = False
     sequence_ranks: Literal["none", "attention", "beside states"] = "none"
 
@@ -97,11 +99,13 @@ CHANGES = (
     Change("nemotron_fp32_state", True, "0.13", "0.12.0"),
     Change("chunked_groups", True, "0.14", "0.13.0"),
     Change("modelopt_kv_dtype", True, "0.14", "0.13.0"),
+    Change("keeps_expert_workspace", True, "0.13", "0.12.0"),
     Change("fit_check", "groups", "0.14", "0.13.0"),
     Change("mamba_align", True, "0.15", "0.14.1"),
     Change("mamba_all", "kept", "0.15", "0.14.1"),
     Change("large_mla_pages", "flashinfer 64", "0.15", "0.14.1"),
     Change("qwen35_fp32_state", True, "0.17", "0.16.0"),
+    Change("top_p", "masked", "0.17", "0.16.0"),
     Change("block_size_from", "backend", "0.18", "0.17.1"),
     Change("group_padding", 1.5, "0.18", "0.17.1"),
     Change("printed_tokens", "concurrency", "0.20", "0.19.1"),
@@ -109,6 +113,7 @@ CHANGES = (
     Change("hybrid_mla_block", "kernel", "0.20", "0.19.1"),
     Change("packing", "tuples", "0.20", "0.19.1"),
     Change("cuda_graphs_deducted", True, "0.21", "0.20.2"),
+    Change("top_p", "flashinfer", "0.21", "0.20.2"),
     Change("pads_attention_pages", True, "0.24", "0.23.0"),
     Change("packing", "slots", "0.23", "0.22.1"),
     Change("sliding_block_of_its_own", True, "0.25", "0.24.0"),
