@@ -86,7 +86,8 @@ def comparisons(folder: Path) -> Iterator[Comparison]:
     configs = folder / "hf_configs"
     entries = yaml.load((configs / "TRUTH.yaml").read_text(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     for entry in entries:
-        found, refusal, notes = None, "", ()
+        found: Reading | None = None
+        refusal, notes = "", tuple[str, ...]()
         try:
             spec = import_config(configs / entry["file"])
             found, notes = reading(spec), spec.notes

@@ -24,7 +24,7 @@ ENGINES = {
     "tensorrt-llm": "tensorrt-llm", "tensorrt-llm (Dynamo docs)": "tensorrt-llm",
 }  # fmt: skip
 """Engines whose rules kvplan has, under the names of the rows."""
-V0_RELEASES = ("0.6", "0.7", "0.8")
+V0_RELEASES = ("0.6", "0.7")
 V1_RELEASES = tuple(f"0.{minor}" for minor in range(9, 34))
 GPUS = {
     "79.22 GiB class (H100/A100 80GB)": "h100", "RTX 3090 (23.58 GiB)": "rtx-3090", "DGX Spark GB10 (2x)": "gb10",
@@ -66,6 +66,8 @@ class Row:
     def release(self) -> str | None:
         """The release, `0.19`, where the row states one."""
         text = str(self.raw["engine_version"] or "")
+        if "V0" in text:
+            return V0_RELEASES[-1]
         match = re.search(r"0\.(\d+)", text)
         return f"0.{match[1]}" if match and match[1] != "1" else None
 

@@ -40,8 +40,8 @@ class CompressedAttention:
 
     @property
     def layer_type(self) -> str:
-        """sliding_shared_kv, csa or hca."""
-        if not self.compress_ratio:
+        """sliding_shared_kv where the layer keeps its window alone, csa or hca."""
+        if not (self.compress_ratio and self.owns_entries):
             return "sliding_shared_kv"
         return "csa" if self.index_head_dim else "hca"
 

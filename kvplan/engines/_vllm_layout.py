@@ -252,7 +252,7 @@ class VllmLayout:
 
 
 def _group_page(group: Group, *, packed: bool) -> int:
-    """One block of a group as older formulas see it: one layer's page, or all pages where the group keeps each apart."""
+    """One block of a group as older formulas see it: one layer's page, or all pages where each is kept apart."""
     return group.page_bytes(group.layers[0].stage) if packed or group.is_mixed else group.pages.page_bytes
 
 

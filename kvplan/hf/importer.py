@@ -55,7 +55,7 @@ def spec_from_config(
         hidden_size=fields.need_size("hidden_size"),
         vocab_size=_vocab(fields, wrapper),
         max_position_embeddings=rope.max_context(fields),
-        layer_groups=_groups(fields, layers),
+        layer_groups=_groups(fields, layers, identity),
         architecture=identity.architecture,
         tie_word_embeddings=_tied(fields, wrapper, identity),
         mamba_ssm_dtype=fields.text("mamba_ssm_cache_dtype") or fields.text("mamba_ssm_dtype"),
@@ -97,9 +97,10 @@ def _tied(fields: Fields, wrapper: Fields, identity: Identity) -> bool:
     return tied_by_default(identity.model_type)
 
 
-def _groups(fields: Fields, layers: Sequence[Layer]) -> tuple[LayerGroup, ...]:
+def _groups(fields: Fields, layers: Sequence[Layer], identity: Identity) -> tuple[LayerGroup, ...]:
     apart = fields.apart()
-    return group_layers([(attention, mlp_for(apart, i)) for i, attention in enumerate(layers)])
+    mlps = (mlp_for(apart, i) if identity.family.has_mlp else None for i in range(len(layers)))
+    return group_layers(list(zip(layers, mlps, strict=True)))
 
 
 def _mtp_groups(fields: Fields, layers: Sequence[Layer]) -> tuple[LayerGroup, ...]:

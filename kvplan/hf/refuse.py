@@ -26,7 +26,7 @@ _KNOWN_HARMLESS = frozenset(
         "chunk_size_feed_forward", "use_mamba_kernels", "use_mambapy", "prefill_chunk_size", "seconds_per_chunk",
         "chunk_size", "mamba_chunk_size", "loss_chunk_size", "use_unified_vision_chunk", "audio_chunk_size",
         "global_compression_ratio", "sparsity_config", "context_window_size", "attention_sink_size",
-        "dual_chunk_attention_config",
+        "dual_chunk_attention_config", "max_window_layers",
         # biases, activations and scales of layers whose shape other keys give
         "add_bias_linear", "mamba_conv_bias", "mamba_proj_bias", "use_conv_bias", "conv_bias", "mamba_hidden_act",
         "hidden_mamba_act", "mamba_rms_norm", "mamba_norm_before_gate", "mamba_dt_rank", "mamba_use_mlp",

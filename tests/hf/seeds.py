@@ -173,7 +173,7 @@ SEEDS: dict[str, Seed] = {
             "deepseek_v41", **_V4, compress_ratios=[0, 1, 2, 2], kv_source_layer_ids=[1, 2],
             index_source_layer_ids=[1, 2],
         ),
-        96, sliding_shared_kv=1, csa=2, hca=1,
+        96, sliding_shared_kv=2, csa=2,
     ),
     "delta net": _seed(_config("qwen3_next", **_DELTA, full_attention_interval=4), 64, gated_deltanet=3,
     full_attention=1),

@@ -64,6 +64,7 @@ def test_a_key_that_holds_nothing_changes_nothing(value: Any) -> None:
         {"n_shared_experts": 1, "decoder_sparse_step": 1},
         {"image_token_index": 32000, "vision_config": {"num_hidden_layers": 24}},
         {"layers_norm_eps": 1e-5, "lm_head_bias": True},
+        {"use_sliding_window": False, "sliding_window": 1024, "max_window_layers": 2},
     ],
 )
 def test_harmless_keys_are_passed_over(more: Config) -> None:

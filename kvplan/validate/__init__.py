@@ -1,0 +1,1 @@
+"""Real MLA decode on the local device, against the prediction."""
