@@ -10,31 +10,44 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from kvplan.arith import cdiv
+from kvplan.arith import cdiv, round_up
 
 Part = Literal[
     "embedding", "position", "attention", "indexer", "compressor", "mixer", "mlp", "experts", "shared_experts",
-    "router", "norm", "head", "encoder", "vision", "audio", "other",
+    "router", "norm", "head", "per_layer_embedding", "hyper_connection", "encoder", "vision", "audio", "mtp", "rotary",
+    "other",
 ]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """`numel` elements in `units` equal shares. `matrix`: a linear layer's weight, which quantization covers."""
+    """`numel` elements in `units` equal shares, of which engines round the number up to a multiple of `align`.
+
+    `matrix`: a linear layer's weight, which quantization covers. `inputs`: elements of one of its rows (0: unknown).
+    `module`: its name inside the part, as checkpoints spell it. `experts`: of how many whole experts it is made.
+    """
 
     part: Part
     numel: int
     units: int = 1
     matrix: bool = True
+    inputs: int = 0
+    module: str = ""
+    experts: int = 0
+    align: int = 1
 
-    def numel_per_rank(self, tp: int) -> int:
-        """Elements on the fullest of `tp` ranks."""
-        return self.numel // self.units * cdiv(self.units, tp)
+    def numel_per_rank(self, tp: int, ep: int = 1) -> int:
+        """Elements on the fullest of `tp` ranks, of routed experts on the fullest of `ep` ranks that hold them whole."""
+        if self.experts and ep > 1:
+            return self.numel // self.experts * cdiv(self.experts, ep)
+        return self.numel // self.units * cdiv(round_up(self.units, self.align), tp)
 
 
-def linear(part: Part, inputs: int, outputs: int, *, units: int = 1, bias: bool = False) -> Iterator[Weight]:
+def linear(
+    part: Part, inputs: int, outputs: int, *, units: int = 1, bias: bool = False, module: str = ""
+) -> Iterator[Weight]:
     """A linear layer of `inputs` x `outputs`; the bias follows the sharing of the outputs."""
-    yield Weight(part, inputs * outputs, units)
+    yield Weight(part, inputs * outputs, units, inputs=inputs, module=module)
     if bias:
         yield Weight(part, outputs, units if outputs % units == 0 else 1, matrix=False)
 

@@ -60,17 +60,33 @@ def layer_ranges(indices: Iterable[int]) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OtherWeight:
+    """Parameters that no attention kind and no MLP declares: a final norm, learned positions, an encoder, a gate.
+
+    `units`: shares that ranks divide (1: a copy on each). `buffer`: a table that engines compute when they load (rotary
+    cosines and sines): memory, but no parameter.
+    """
+
+    part: Part
+    numel: int
+    units: int = 1
+    buffer: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LayerGroup:
     """Layers that are alike. `layers`: their indices, as `layer_indices` reads them.
 
     `attention` holds one kind, or several where one layer runs several (Falcon-H1's attention beside Mamba-2,
-    LongCat-Flash's two attentions). `norm_elements`: elements of one layer's norms outside its mixers.
+    LongCat-Flash's two attentions). `norm_elements`: elements of one layer's norms outside its mixers. `other_weights`:
+    what else one layer holds.
     """
 
     layers: str
     attention: tuple[Attention, ...]
     mlp: Mlp | None = None
     norm_elements: int = 0
+    other_weights: tuple[OtherWeight, ...] = ()
 
     @property
     def indices(self) -> tuple[int, ...]:
@@ -91,14 +107,6 @@ class RopeScaling:
     original_max_position_embeddings: int | None = None
     mscale: float | None = None
     mscale_all_dim: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OtherWeight:
-    """Parameters outside the decoder's layers: final norm, learned positions, a vision or audio encoder."""
-
-    part: Part
-    numel: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

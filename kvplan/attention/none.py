@@ -66,5 +66,7 @@ class SharedCache:
         return ()
 
     def weights(self, hidden_size: int) -> Iterator[Weight]:
-        """What the source layer has: checkpoints carry K and V projections here too, though none is used."""
+        """Queries and output only; of a latent, all that the source layer has."""
+        if isinstance(self.source, GroupedQueryAttention):
+            return self.source.query_weights(hidden_size)
         return self.source.weights(hidden_size)

@@ -13,6 +13,7 @@ from kvplan.hf.identity import Identity, identify
 from kvplan.hf.locate import CONFIG_NAME, config_path, decoder_path, follow, native_names, read_json
 from kvplan.hf.mlps import mlp_for
 from kvplan.hf.mtp import mtp_layers
+from kvplan.hf.parameters import with_parameters
 from kvplan.hf.quantization import quantization
 from kvplan.hf.refuse import refuse_unexplained
 from kvplan.hf.softmax import Layer
@@ -67,7 +68,7 @@ def spec_from_config(
     if fields.raw.get("use_bidirectional_attention") is True and not path:
         raise fields.bad("use_bidirectional_attention", "makes an encoder of it: it keeps no KV cache")
     refuse_unexplained(fields, identity.model_type)
-    return spec
+    return with_parameters(spec, decoder, config)
 
 
 def _dtype(fields: Fields, wrapper: Fields) -> str:
