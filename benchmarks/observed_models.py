@@ -1,77 +1,75 @@
-"""The models of observed_models.yaml as specs: published configs, those of the reference data, and changes to them."""
+"""The models of observed_models.yaml: bundled specs, with the quantization of the copy that a row is about."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from kvplan.hf.importer import spec_from_config
-from kvplan.model import ModelSpec
+from kvplan.catalog import load_model
+from kvplan.hf.quantization import quantization
+from kvplan.model import LayerGroup, ModelSpec
+from kvplan.plain import from_plain
 
 FILE = Path(__file__).with_name("observed_models.yaml")
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """One entry: its spec, and whether only the geometry of its cache is known."""
+    """A spec, and whether only the geometry of its cache is known."""
 
     spec: ModelSpec
     cache_only: bool
 
 
-class Models:
-    """Entries by the words that rows use; specs are read when they are asked for. `folder`: the reference data."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        entries = yaml.safe_load(FILE.read_text())["models"]
-        self.entries: dict[str, dict[str, Any]] = {e["name"]: e for e in entries}
-        self.names = {text: name for name, e in self.entries.items() for text in [*e.get("rows", ()), *e.get("ids", ())]}
-        self._read: dict[str, Model] = {}
-
-    def find(self, row_id: str, text: str | None) -> Model | None:
-        """The entry for a row, by its id or its words; None where neither says enough."""
-        name = self.names.get(row_id) or self.names.get(text or "")
-        if name is None:
-            return None
-        if name not in self._read:
-            entry = self.entries[name]
-            spec = spec_from_config(self.config(name), name=name, source=entry["source"])
-            self._read[name] = Model(spec, bool(entry.get("cache_only")))
-        return self._read[name]
-
-    def config(self, name: str) -> dict[str, Any]:
-        """An entry's config.json."""
-        entry = self.entries[name]
-        if "like" in entry:
-            config = self.config(entry["like"])
-        elif "file" in entry:
-            config = json.loads((self.folder / entry["file"]).read_text())
-        else:
-            config = dict(entry["config"])
-        for path, value in entry.get("change", {}).items():
-            change(config, path.split("."), value)
-        return config
+@cache
+def entries() -> Mapping[str, Any]:
+    """The file."""
+    content: Mapping[str, Any] = yaml.safe_load(FILE.read_text())
+    return content
 
 
-def change(config: dict[str, Any], path: list[str], value: Any) -> None:
-    """Set one field in place; None removes it."""
-    *outer, last = path
-    for key in outer:
-        config[key] = config = dict(config[key])
-    if value is None:
-        config.pop(last, None)
-    else:
-        config[last] = _layer_types(value) if last == "layer_types" else value
+def stated(row_id: str) -> Mapping[str, Any]:
+    """Fields that a row states in words."""
+    facts: Mapping[str, Any] = entries()["stated"].get(row_id, {})
+    return facts
 
 
-def _layer_types(value: Mapping[str, int] | list[str]) -> list[str]:
-    """`{five_sliding_then_full: 48}` -> 48 names, every sixth full."""
-    if isinstance(value, list):
-        return value
-    return [("full" if i % 6 == 5 else "sliding") + "_attention" for i in range(value["five_sliding_then_full"])]
+def find_model(row_id: str, words: str | None) -> Model | None:
+    """The model of a row, by its id or its words; None where neither says enough."""
+    for index, entry in enumerate(entries()["models"]):
+        if row_id in entry.get("ids", ()):
+            return _model(index)
+    for index, entry in enumerate(entries()["models"]):
+        if words in entry["rows"]:
+            return _model(index)
+    return None
+
+
+@cache
+def _model(index: int) -> Model:
+    entry = entries()["models"][index]
+    if "layers" in entry:
+        return Model(_cache_spec(entry), cache_only=True)
+    spec = load_model(entry["model"])
+    if "dtype" in entry:
+        spec = replace(spec, torch_dtype=entry["dtype"])
+    if "quantization" in entry:
+        copy = entry["quantization"]
+        found = None if copy == "none" else quantization(({"quantization_config": copy},), None, entry["model"])
+        spec = replace(spec, quantization=found)
+    return Model(spec, bool(entry.get("cache_only")))
+
+
+def _cache_spec(entry: Mapping[str, Any]) -> ModelSpec:
+    """A spec of which only the layers' caches mean anything."""
+    groups = ({"layers": g["layers"], "attention": [g["attention"]]} for g in entry["layers"])
+    return ModelSpec(
+        name=entry["rows"][0], source=entry["source"], model_type="cache only", torch_dtype="bfloat16", hidden_size=1,
+        vocab_size=1, max_position_embeddings=None,
+        layer_groups=tuple(from_plain(LayerGroup, g) for g in groups),
+    )  # fmt: skip

@@ -69,19 +69,30 @@ def loaded(deployment: Deployment) -> ModelSpec:
 def non_torch(deployment: Deployment) -> Line:
     """What torch's allocator does not see: libraries, kernels' local memory, collectives' buffers.
 
-    One rank 0.24 to 0.46 GiB on H100 and 0.05 to 0.35 on smaller cards. Tensor parallelism over NVLink 2.07 to 2.21
-    (NCCL channels, symmetric memory, all-reduce workspaces); over PCIe 0.2 to 0.7. A pipeline stage 0.07: its
-    channels are made before the first snapshot, as a part of those of tensor parallelism is too.
+    One rank 0.24 to 0.46 GiB on H100, 0.05 to 0.35 on smaller cards. Tensor parallelism over NVLink 2.07 to 2.21: NCCL
+    channels, symmetric memory, workspaces of fused all-reduces; 0.6 to 1.5 where nothing is compiled, for only compiled
+    graphs fuse. Over PCIe 0.2 to 0.7. A pipeline stage 0.07: its channels are made before the first snapshot. Unified
+    memory also loses what the engine's processes and the page cache hold of it (2 to 14 GiB on a DGX Spark).
     """
-    d = deployment
-    linked = d.gpu.interconnect is not None and d.gpu.interconnect.kind not in {"pcie", "ethernet"}
-    if d.parallel.tp > 1 and linked:
-        return Line.estimate("non_torch", 2.1 * GIB, "libraries and NVLink collectives", below=1.2 * GIB, above=0.6 * GIB)
-    if d.parallel.tp > 1:
-        return Line.estimate("non_torch", 0.4 * GIB, "libraries and PCIe collectives", below=0.3 * GIB, above=0.7 * GIB)
-    if d.parallel.pp > 1:
-        return Line.estimate("non_torch", 0.1 * GIB, "libraries", below=0.1 * GIB, above=0.3 * GIB)
-    return Line.estimate("non_torch", 0.25 * GIB, "libraries", below=0.2 * GIB, above=0.3 * GIB)
+    d, pp = deployment, deployment.parallel.pp
+    low, size, high, rule = 0.05, 0.25, 0.55, "libraries"
+    if d.parallel.tp > 1 and _linked(d):
+        low, size, high, rule = 0.9, 2.1, 2.6, "libraries and NVLink collectives"
+        if d.engine_args.get("enforce_eager"):
+            low, size = 0.4, 1.1
+    elif d.parallel.tp > 1:
+        low, size, high, rule = 0.1, 0.4, 1.2, "libraries and PCIe collectives"
+    elif pp > 1:
+        low, size, high = 0.0, 0.1, 0.4
+    if d.gpu.memory_kind == "unified":
+        low, size, high, rule = low, size + 7, high + 14, f"{rule}; host memory of the engine"
+    return Line.estimate("non_torch", size * GIB, rule, below=(size - low) * GIB, above=(high - size) * GIB)
+
+
+def _linked(deployment: Deployment) -> bool:
+    """Whether ranks of one host speak over NVLink or the like."""
+    interconnect = deployment.gpu.interconnect
+    return interconnect is not None and interconnect.kind not in {"pcie", "ethernet"}
 
 
 def activation(deployment: Deployment, layout: Layout, rules: Rules) -> Line:

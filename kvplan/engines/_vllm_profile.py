@@ -30,9 +30,9 @@ CUBLAS_BYTES = {9: 32 * MIB, 10: 32 * MIB, 12: 32 * MIB}
 """Workspace of cuBLAS inside torch's allocator by compute capability (torch `CUDABlas.cpp`: 32 MiB on Hopper and later,
 8 MiB before)."""
 OLD_CUBLAS_BYTES = 8 * MIB + MIB // 8
-RESIDUAL_WIDTHS = 5
-"""Hidden states alive at the widest point of a layer: layer input, attention output, two residuals, norm. Eager runs of
-Llama-3.1-8B show 2.9 (its peak grows by 110 kB a token), compiled ones up to 6.6."""
+EAGER_WIDTHS, COMPILED_WIDTHS = 3, 5
+"""Hidden states alive at the widest point of a layer: residual, norm, output; compiled pieces also hold their inputs.
+The eager peak of Llama-3.1-8B grows by 110 kB a token (2.9 widths; vllm issue 10517); compiled ones show 4 to 6.6."""
 IMAGE_BYTES_PER_TOKEN = 9408
 """Pixels of one encoder token: (patch 14 x merge 2) squared x 3 colours x 2 B, twice for a frame pair. 4.7 kB (Llama 4)
 to 18.8 kB (Gemma 3)."""
@@ -56,12 +56,11 @@ class Peak:
 
 
 def profile_peak(deployment: Deployment, layout: Layout, rules: Rules) -> Peak:
-    """The peak on the first of the pipeline stages that hold most, or on the only one."""
-    sampler = 0 if deployment.parallel.pp > 1 else sampler_bytes(deployment, layout, rules)
-    workspace = expert_workspace_bytes(deployment, layout.max_num_batched_tokens)
-    forward = forward_bytes(deployment, layout.max_num_batched_tokens)
-    kept = rules.keeps_expert_workspace
-    if not kept:
+    """The peak on the rank that binds: of pipeline stages the last, which samples."""
+    sampler = sampler_bytes(deployment, layout, rules)
+    workspace = expert_workspace_bytes(deployment, layout.max_num_batched_tokens, rules)
+    forward = forward_bytes(deployment, layout.max_num_batched_tokens, rules)
+    if not rules.keeps_expert_workspace:
         forward, workspace = forward + workspace, 0
     return Peak(
         phase="sampler" if sampler >= forward else "forward pass",
@@ -93,11 +92,13 @@ def _mask_rows(deployment: Deployment, sequences: int) -> int:
     return min(deployment.gpu.sm_count or 128, 1 << max(0, sequences - 1).bit_length())
 
 
-def forward_bytes(deployment: Deployment, tokens: int) -> int:
+def forward_bytes(deployment: Deployment, tokens: int, rules: Rules) -> int:
     """Hidden states and the widest dense MLP's gate, up and product of one layer."""
     spec, tp = deployment.spec, deployment.parallel.tp
+    eager = rules.engine_core == "v0" or deployment.engine_args.get("enforce_eager")
+    widths = EAGER_WIDTHS if eager else COMPILED_WIDTHS
     widest = max((_dense_width(g.mlp) for g in spec.layer_groups if g.mlp), default=0)
-    return model_itemsize(deployment) * tokens * (RESIDUAL_WIDTHS * spec.hidden_size + 3 * -(-widest // tp))
+    return model_itemsize(deployment) * tokens * (widths * spec.hidden_size + 3 * -(-widest // tp))
 
 
 def _dense_width(mlp: Mlp) -> int:
@@ -105,18 +106,21 @@ def _dense_width(mlp: Mlp) -> int:
     return mlp.intermediate_size if isinstance(mlp, DenseMlp) else mlp.shared_intermediate_size
 
 
-def expert_workspace_bytes(deployment: Deployment, tokens: int) -> int:
+def expert_workspace_bytes(deployment: Deployment, tokens: int, rules: Rules) -> int:
     """The two scratch tensors of fused experts: a row for each token and chosen expert, max(gate and up, width) wide and
     max(inner, width) wide (`fused_moe.py`, `deep_gemm_moe.py`, `marlin_moe.py`, `cutlass_moe.py`: `workspace_shapes`).
 
-    FP4 kernels, and those of TensorRT-LLM on data-centre Blackwell, bring their own.
+    With data and expert parallelism a rank's experts see the tokens of all replicas; until 0.18 kernels took them in
+    chunks. FP4 kernels, and those of TensorRT-LLM on data-centre Blackwell, bring their own scratch.
     """
+    parallel = deployment.parallel
     quantization = deployment.spec.quantization
     formats = {quantization.weight_format} | {p.weight_format for p in quantization.parts} if quantization else set()
     if formats & {"mxfp4", "nvfp4"} or (formats and (deployment.gpu.compute_capability or (0, 0))[0] == 10):
         return 0
     rows = (_expert_row(deployment, g.mlp) for g in deployment.spec.layer_groups if isinstance(g.mlp, MoeMlp))
-    return model_itemsize(deployment) * tokens * max(rows, default=0)
+    seen = tokens * parallel.dp if parallel.ep > 1 else tokens
+    return model_itemsize(deployment) * min(seen, rules.expert_chunk_tokens or seen) * max(rows, default=0)
 
 
 def _expert_row(deployment: Deployment, mlp: MoeMlp) -> int:

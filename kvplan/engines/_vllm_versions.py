@@ -63,6 +63,7 @@ class Rules:
     cuda_graphs_deducted: bool = False
     top_p: Literal["sorted", "masked", "flashinfer"] = "sorted"
     keeps_expert_workspace: bool = False
+    expert_chunk_tokens: int | None = 32768
     refines_fp8_experts: bool = False
     sequence_ranks: Literal["none", "attention", "beside states"] = "none"
 
@@ -96,6 +97,7 @@ CHANGES = (
     Change("mixed_pages_in_one_group", True, "0.11", "0.10.2"),
     Change("scales_small_pages", True, "0.12", "0.11.2"),
     Change("group_padding", 1.25, "0.12", "0.11.2"),
+    Change("expert_chunk_tokens", 16384, "0.12", "0.11.2"),
     Change("nemotron_fp32_state", True, "0.13", "0.12.0"),
     Change("chunked_groups", True, "0.14", "0.13.0"),
     Change("modelopt_kv_dtype", True, "0.14", "0.13.0"),
@@ -108,6 +110,7 @@ CHANGES = (
     Change("top_p", "masked", "0.17", "0.16.0"),
     Change("block_size_from", "backend", "0.18", "0.17.1"),
     Change("group_padding", 1.5, "0.18", "0.17.1"),
+    Change("expert_chunk_tokens", None, "0.18", "0.17.1"),
     Change("printed_tokens", "concurrency", "0.20", "0.19.1"),
     Change("gpu_memory_utilization", 0.92, "0.20", "0.19.1"),
     Change("hybrid_mla_block", "kernel", "0.20", "0.19.1"),

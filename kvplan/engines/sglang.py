@@ -6,7 +6,7 @@ Rules and defaults: engines.md section 1 in the project's notes, read from sglan
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from fractions import Fraction
 from functools import lru_cache
@@ -17,7 +17,7 @@ from kvplan.cache import CacheTensor, Fixed, PerToken, Window
 from kvplan.engines._tokens import TokenPool
 from kvplan.engines.base import DeploymentKey, choose
 from kvplan.errors import UnknownName, Unsupported
-from kvplan.model import ModelSpec
+from kvplan.model import LayerGroup, ModelSpec
 from kvplan.parallel import stage_layers
 from kvplan.storage import BF16, FP8, TORCH_DTYPES, KvFormat, kv_format
 
@@ -93,12 +93,19 @@ def _sum_bytes(spec: ModelSpec, fmt: KvFormat, deployment: Deployment, law: type
         totals: dict[Any, int] = {}
         for group in spec.layer_groups:
             layers = sum(i in stage for i in group.indices)
-            for tensor in group.tensors():
+            for tensor in _allocated(group):
                 if isinstance(tensor.law, law) and layers:
                     size = layers * _bytes_per_slot(tensor, fmt, parallel.tp, parallel.dcp)
                     totals[tensor.law] = totals.get(tensor.law, 0) + size
         best = max(best, totals, key=lambda t: sum(t.values()))
     return best
+
+
+def _allocated(group: LayerGroup) -> Iterator[CacheTensor]:
+    """What the pools hold for one layer. Layers that read an earlier layer's K and V have slots of their own all the same:
+    a log of Gemma 4 E4B shows 35 sliding and 7 full layers, where 24 of the 42 store anything."""
+    for attention in group.attention:
+        yield from attention.source.tensors() if attention.kind == "shared" else attention.tensors()
 
 
 def _bytes_per_slot(tensor: CacheTensor, fmt: KvFormat, tp: int, dcp: int) -> int:
