@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from kvplan.attention import Attention
 from kvplan.cache import CacheTensor, Law
@@ -63,14 +63,14 @@ def layer_ranges(indices: Iterable[int]) -> str:
 class OtherWeight:
     """Parameters that no attention kind and no MLP declares: a final norm, learned positions, an encoder, a gate.
 
-    `units`: shares that ranks divide (1: a copy on each). `buffer`: a table that engines compute when they load (rotary
-    cosines and sines): memory, but no parameter.
+    `units`: shares that ranks divide (1: a copy on each). `held`: `checkpoint` where a text engine leaves it out (speech
+    output); `engine` where it is a table that engines compute when they load (rotary cosines), and no parameter.
     """
 
     part: Part
     numel: int
     units: int = 1
-    buffer: bool = False
+    held: Literal["both", "checkpoint", "engine"] = "both"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

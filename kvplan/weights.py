@@ -25,7 +25,6 @@ from kvplan.weight_formats import UNQUANTIZED, weight_format
 VOCAB_ALIGN = 64
 """Rows that engines pad the vocabulary to (vLLM `DEFAULT_VOCAB_PADDING_SIZE`)."""
 _LAST_STAGE = frozenset({"head", "norm"})
-_EVERY_STAGE = frozenset({"rotary"})
 
 
 def layer_weights(spec: ModelSpec, group: LayerGroup) -> Iterator[Weight]:
@@ -40,12 +39,17 @@ def layer_weights(spec: ModelSpec, group: LayerGroup) -> Iterator[Weight]:
 
 
 def outer_weights(spec: ModelSpec) -> Iterator[Weight]:
-    """Embedding, head, and what stands beside the layers (final norm, positions, encoders); tables come separately."""
+    """Embedding, head, and what stands beside the layers in the checkpoint (final norm, positions, encoders)."""
+    yield from _tables(spec)
+    yield from _others(o for o in spec.other_weights if o.held != "engine")
+
+
+def _tables(spec: ModelSpec) -> Iterator[Weight]:
+    """The embedding, and the head where it is not the same table."""
     table = Weight("embedding", spec.vocab_size * spec.hidden_size, spec.vocab_size or 1, matrix=False, align=VOCAB_ALIGN)
     yield table
     if not spec.tie_word_embeddings:
         yield replace(table, part="head", matrix=True, inputs=spec.hidden_size)
-    yield from _others(o for o in spec.other_weights if not o.buffer)
 
 
 def _others(weights: Iterable[OtherWeight]) -> Iterator[Weight]:
@@ -131,15 +135,14 @@ def _layer_bytes(spec: ModelSpec, group: LayerGroup, parallel: Parallelism) -> C
 def _outer_bytes(spec: ModelSpec, parallel: Parallelism) -> Iterator[tuple[int, str, int]]:
     """(stage, part, bytes) of what stands beside the layers: the last stage of a tied model holds the table again."""
     last = parallel.pp - 1
-    for weight in outer_weights(spec):
+    for weight in (*_tables(spec), *_others(o for o in spec.other_weights if o.held == "both")):
         size = rank_bytes_of(spec, weight, parallel)
         yield (last if weight.part in _LAST_STAGE else 0), weight.part, size
         if weight.part == "embedding" and spec.tie_word_embeddings and last:
             yield last, "embedding", size
-    for table in spec.other_weights:
-        if table.buffer:
-            for stage in range(parallel.pp):
-                yield stage, table.part, model_storage(spec).vector_bytes(table.numel)
+    for weight in _others(o for o in spec.other_weights if o.held == "engine"):
+        for stage in range(parallel.pp):
+            yield stage, weight.part, rank_bytes_of(spec, weight, parallel)
 
 
 @lru_cache(maxsize=1024)

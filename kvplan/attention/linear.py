@@ -62,14 +62,15 @@ class GatedDeltaNet:
 class KimiDeltaAttention:
     """Kimi Delta Attention: per-channel gating; three convolution streams of heads x head_dim each.
 
-    Of the weights: `full_rank_gates`: decay and output gates are whole matrices, not products through head_dim (Ling).
+    Of the weights: `full_rank`: the gates that are whole matrices, not products through head_dim (Kimi-K3: of the
+    output; Ling: of the decay too).
     """
 
     kind: Literal["kda"] = "kda"
     num_heads: int
     head_dim: int
     conv_kernel: int
-    full_rank_gates: bool = False
+    full_rank: Literal["none", "output", "both"] = "none"
 
     @property
     def layer_type(self) -> str:
@@ -95,8 +96,9 @@ class KimiDeltaAttention:
         for module in ("q_proj", "k_proj", "v_proj"):
             yield from linear("mixer", hidden_size, inner, units=heads, module=module)
         yield vector("mixer", 3 * inner * self.conv_kernel, units=heads)
+        whole = {"none": "", "output": "g", "both": "fg"}[self.full_rank]
         for gate in ("f", "g"):
-            if self.full_rank_gates:
+            if gate in whole:
                 yield from linear("mixer", hidden_size, inner, units=heads, module=f"{gate}_proj")
             else:
                 yield from linear("mixer", hidden_size, self.head_dim, module=f"{gate}_a_proj")

@@ -37,6 +37,20 @@ def mla_head_gate(_fields: Fields, spec: ModelSpec, group: LayerGroup) -> Iterat
             yield OtherWeight(part="attention", numel=spec.hidden_size * heads, units=heads)
 
 
+def mla_output_gate(fields: Fields, spec: ModelSpec, group: LayerGroup) -> Iterator[OtherWeight]:
+    """A gate of every element of a latent attention layer's output (Kimi-K3)."""
+    for attention in group.attention:
+        if isinstance(attention, MultiHeadLatentAttention) and fields.flag("mla_use_output_gate"):
+            heads = attention.num_attention_heads
+            yield OtherWeight(part="attention", numel=spec.hidden_size * heads * attention.v_head_dim, units=heads)
+
+
+def latent_norm(fields: Fields, _spec: ModelSpec, group: LayerGroup) -> Iterator[OtherWeight]:
+    """A norm of what latent experts read (Kimi-K3)."""
+    if isinstance(group.mlp, MoeMlp) and group.mlp.expert_hidden_size and fields.flag("latent_moe_use_norm"):
+        yield OtherWeight(part="norm", numel=group.mlp.expert_hidden_size)
+
+
 def head_layer_norms(key: str, default: bool) -> LayerRule:
     """LayerNorms with bias on the heads of Q and K, where `key` says so (Phi, Persimmon)."""
 

@@ -67,9 +67,17 @@ def gemma4(fields: Fields, attention: Attention) -> Attention:
     return attention
 
 
-def full_rank_kda(_fields: Fields, attention: Attention) -> Attention:
+def ling_kda(_fields: Fields, attention: Attention) -> Attention:
     """Ling's Kimi Delta Attention: decay and output gates are whole matrices."""
-    return replace(attention, full_rank_gates=True) if isinstance(attention, KimiDeltaAttention) else attention
+    return replace(attention, full_rank="both") if isinstance(attention, KimiDeltaAttention) else attention
+
+
+def kimi_kda(fields: Fields, attention: Attention) -> Attention:
+    """Kimi-K3's: the output gate is a whole matrix where `use_full_rank_gate` says so."""
+    section = fields.section("linear_attn_config")
+    if isinstance(attention, KimiDeltaAttention) and section is not None and section.flag("use_full_rank_gate"):
+        return replace(attention, full_rank="output")
+    return attention
 
 
 def short_conv(fields: Fields, attention: Attention) -> Attention:

@@ -107,9 +107,15 @@ TRAITS: Mapping[str, Traits] = {
         DEFAULT,
     ),
     **_each(
-        """minicpm3 deepseek_v2 deepseek_v3 deepseek_v32 kimi_k2 kimi_linear kimi_k3 glm4_moe_lite glm_moe_dsa mistral4
+        """minicpm3 deepseek_v2 deepseek_v3 deepseek_v32 kimi_k2 glm4_moe_lite glm_moe_dsa mistral4
         youtu axk1 sarvam_mla pangu_ultra_moe deepseek_vl_v2 deepseek_vl2""",
         replace(DEFAULT, mlp_bias=False),
+    ),
+    **_each(
+        "kimi_linear kimi_k3",
+        replace(
+            DEFAULT, mlp_bias=False, mixers=mixers.kimi_kda, layer=(extras.mla_output_gate, extras.latent_norm)
+        ),
     ),
     **_each("phi3 phi3_v phi4mm phi4_multimodal baichuan", _NO_BIAS),
     **_each("qwen2 qwen2_vl qwen2_vl_text qwen2_5_vl qwen2_5_vl_text qwen2_5_omni_text mimo", _QWEN2),
@@ -216,7 +222,7 @@ TRAITS: Mapping[str, Traits] = {
     **_each(
         "bailing_hybrid bailing_moe_linear bailing_moe_v2_5",
         replace(
-            _BAILING, qk_norm="none", router_bias=False, mixers=mixers.full_rank_kda, layer=(extras.mla_head_gate,)
+            _BAILING, qk_norm="none", router_bias=False, mixers=mixers.ling_kda, layer=(extras.mla_head_gate,)
         ),
     ),
     **_each("ernie4_5 ernie4_5_moe", _ERNIE),
