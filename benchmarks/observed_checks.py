@@ -11,13 +11,18 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from observed_rows import Row
+from observed_rows import V0_RELEASES, Row
 
 from kvplan.budget import Budget
+from kvplan.engines._vllm_memory import weights as weights_line
 from kvplan.engines._vllm_versions import rules
 from kvplan.engines.base import Deployment, Layout
 from kvplan.errors import KvplanError
 from kvplan.units import GIB, MIB
+
+
+UPSTREAM = frozenset({"vllm", "sglang", "tensorrt-llm"})
+"""Engines whose memory rule is known; forks and plug-ins for other devices have rules of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +103,20 @@ class PoolCheck:
     def line(self, label: str) -> Any:
         """A budget line by its label."""
         return next(line for line in (*self.budget.lines, *self.budget.beside) if line.label == label)
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Weights of one rank as printed, and as kvplan counts them."""
+
+    row: Row
+    printed_gib: float
+    found_bytes: int
+
+    @property
+    def error(self) -> float:
+        """Counted over printed, less 1."""
+        return self.found_bytes / GIB / self.printed_gib - 1
 
 
 def layouts(row: Row) -> Iterator[tuple[str, Deployment, Layout]]:
@@ -197,13 +216,14 @@ def _capacity(row: Row, layout: Any, pool_bytes: int) -> dict[str, float]:
 
 
 def pool(row: Row) -> PoolCheck | None:
-    """For rows of vLLM on CUDA and of SGLang that state what the budget needs: release, model with its weights, memory,
-    fraction (or a release whose default is known), and that the GPU is one kind of its own."""
-    fraction = row.get("gpu_memory_utilization") or row.get("mem_fraction_static") or (row.engine == "vllm" and row.release)
+    """For rows of upstream engines that state what the budget needs: the release, or log lines of the old vLLM; a model
+    whose weights are known; memory; the fraction, unless the release has one default; TP; no drafter of unknown weights.
+    """
+    fraction = row.get("gpu_memory_utilization") or row.get("mem_fraction_static") or row.engine != "sglang"
     known = row.model is not None and not row.model.cache_only and row.memory_known and fraction
-    if not known or row.get("engine") not in {"vllm", "sglang"} or not row.pool_bytes or "tp" in (row.get("inferred") or ()):
+    if not known or row.get("engine") not in UPSTREAM or not row.pool_bytes or "tp" in (row.get("inferred") or ()):
         return None
-    if row.engine == "vllm" and not row.release and len(row.releases()) > 2:
+    if row.unknown_drafter or row.engine == "vllm" and (len(row.releases()) > 2 or _other_rank_of_v0(row)):
         return None
     for release, deployment, layout in layouts(row):
         engine, _ = row.scenario(release).deployment()
@@ -211,11 +231,17 @@ def pool(row: Row) -> PoolCheck | None:
     return None
 
 
+def _other_rank_of_v0(row: Row) -> bool:
+    """In the V0 engine only the first rank samples; the line of another says nothing of the pool unless tokens do."""
+    printed = row.get("kv_tokens") or row.get("num_gpu_blocks")
+    return row.releases()[0] in V0_RELEASES and (row.get("tp") or 1) > 1 and not printed
+
+
 def _binding_pool(row: Row, layout: Any) -> int:
     """The pool that the engine works with. vLLM takes the fewest blocks of all ranks, and prints the memory of one: where
     tokens cost a plain rate they say more. SGLang prints the K and V of a hybrid without its states."""
     size = row.pool_bytes or 0
-    if row.engine == "sglang":
+    if row.engine != "vllm":
         return int(size * (1 + layout.state_ratio)) if layout.state_bytes else size
     tokens = row.get("kv_tokens")
     if tokens and len(layout.geometry.groups) == 1 and layout.dcp == 1:
@@ -223,20 +249,12 @@ def _binding_pool(row: Row, layout: Any) -> int:
     return size
 
 
-def weights(row: Row) -> tuple[float, int] | None:
-    """(printed GiB, predicted bytes) of weights, of rows that print them and whose model and copy are known."""
-    printed = row.get("weights_gib")
-    if not printed or row.model is None or row.model.cache_only or row.engine not in {"vllm", "sglang"}:
+def weights(row: Row) -> Weights | None:
+    """For rows that print weights and say on how many ranks, and whose copy of the model is known."""
+    printed, tp = row.get("weights_gib"), row.get("tp")
+    if not printed or not tp or row.model is None or row.model.cache_only or row.get("engine") not in UPSTREAM:
         return None
-    if "tp" in (row.get("inferred") or ()) and row.get("tp") is None:
-        return None
-    for _, deployment, _ in layouts(row):
-        from kvplan.engines._vllm_memory import weights as line
-
-        return printed, line(deployment).bytes
+    for release in row.releases()[-1:]:
+        _, deployment = row.scenario(release).deployment()
+        return Weights(row, printed, weights_line(deployment).bytes)
     return None
-
-
-def gib(size: float) -> float:
-    """Bytes in GiB."""
-    return size / GIB

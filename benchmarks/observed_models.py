@@ -39,6 +39,12 @@ def stated(row_id: str) -> Mapping[str, Any]:
     return facts
 
 
+def miss(check: str, row_id: str) -> Mapping[str, Any]:
+    """What is known of why a check misses a row: `why`, `assume`."""
+    known: Mapping[str, Any] = entries()["misses"][check].get(row_id, {})
+    return known
+
+
 def find_model(row_id: str, words: str | None) -> Model | None:
     """The model of a row, by its id or its words; None where neither says enough."""
     for index, entry in enumerate(entries()["models"]):

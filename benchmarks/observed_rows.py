@@ -72,11 +72,11 @@ class Row:
     def release(self) -> str | None:
         """The vLLM release, `0.19`, as stated, or as the number of a vLLM issue implies."""
         text = str(self.raw["engine_version"] or "")
-        match = re.search(r"\b0\.(\d+)", text)
+        minors = [int(minor) for minor in re.findall(r"\b0\.(\d+)", text)]
         if "V0" in text:
             return V0_RELEASES[-1]
-        if match and match[1] != "1":
-            return f"0.{match[1]}"
+        if minors and max(minors) > 1:
+            return f"0.{max(minors)}"
         thread = re.search(r"github\.com/vllm-project/vllm/(?:issues|pull)/(\d+)", str(self.raw["url"]))
         return next((r for last, r in THREADS if thread and int(thread[1]) <= last), None)
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kvplan.budget import Budget, Line, with_given
-from kvplan.engines._vllm_profile import is_multimodal, profile_peak
+from kvplan.engines._vllm_profile import is_multimodal, profile_peak, weight_formats
 from kvplan.engines._vllm_settings import is_moe
 from kvplan.model import Quantization
 from kvplan.parallel import stage_sizes
@@ -49,9 +49,14 @@ def budget(deployment: Deployment, layout: Layout, given_bytes: Mapping[str, int
 
 
 def weights(deployment: Deployment) -> Line:
-    """Parameters as loaded on the fullest rank."""
-    size = rank_bytes(loaded(deployment), deployment.parallel)
-    band = 0.015 * size + 0.05 * GIB
+    """Parameters as loaded on the fullest rank, with the multi-token prediction module where it drafts.
+
+    16-bit weights were within 0.3 % of what engines print; quantized ones depend on which modules a copy leaves out.
+    """
+    spec, speculation = loaded(deployment), deployment.engine_args.get("speculative_config")
+    drafts = isinstance(speculation, Mapping) and str(speculation.get("method")).endswith("mtp")
+    size = rank_bytes(spec, deployment.parallel, mtp=drafts)
+    band = (0.03 if spec.quantization else 0.006) * size + 0.05 * GIB
     return Line.estimate("weights", size, "parameters of the fullest rank", below=band, above=band)
 
 
@@ -72,7 +77,8 @@ def non_torch(deployment: Deployment) -> Line:
     One rank 0.24 to 0.46 GiB on H100, 0.05 to 0.35 on smaller cards. Tensor parallelism over NVLink 2.07 to 2.21: NCCL
     channels, symmetric memory, workspaces of fused all-reduces; 0.6 to 1.5 where nothing is compiled, for only compiled
     graphs fuse. Over PCIe 0.2 to 0.7. A pipeline stage 0.07: its channels are made before the first snapshot. Unified
-    memory also loses what the engine's processes and the page cache hold of it (2 to 14 GiB on a DGX Spark).
+    memory also loses what the engine's processes and the page cache hold of it (9 to 12 GiB on a DGX Spark), and the
+    network buffers that two of them pin in it (3 more).
     """
     d, pp = deployment, deployment.parallel.pp
     low, size, high, rule = 0.05, 0.25, 0.55, "libraries"
@@ -85,7 +91,8 @@ def non_torch(deployment: Deployment) -> Line:
     elif pp > 1:
         low, size, high = 0.0, 0.1, 0.4
     if d.gpu.memory_kind == "unified":
-        low, size, high, rule = low, size + 7, high + 14, f"{rule}; host memory of the engine"
+        host = 12 if d.parallel.tp > 1 else 9
+        low, size, high, rule = low, size + host, high + 15, f"{rule}; host memory of the engine"
     return Line.estimate("non_torch", size * GIB, rule, below=(size - low) * GIB, above=(high - size) * GIB)
 
 
@@ -110,19 +117,27 @@ def activation(deployment: Deployment, layout: Layout, rules: Rules) -> Line:
 
 
 def cuda_graphs(deployment: Deployment, max_num_seqs: int) -> Line:
-    """0.36 GiB for the pool of the largest graph and 15 MiB a layer for the driver's copies of 51 of them.
+    """The pool of the largest graph, and what the driver keeps of every size captured, layer by layer.
 
-    Both shrink with `max_num_seqs`, which bounds the sizes captured. Fitted to 33 starts on one H100 (0.5 to 1.9 GiB);
-    0.1 to 0.3 GiB more for experts, up to 0.8 for kernels that allocate inside the graph.
+    0.36 GiB and 15 MiB a layer for 51 sizes up to 512 tokens, fitted to 33 starts on one H100 (0.5 to 1.9 GiB); fewer
+    sizes where `max_num_seqs` is small (0.32 GiB for 94 layers at 32 sequences). Hybrids half a layer's share (0.5 to
+    1.1 GiB of 64 layers). More where kernels allocate inside the graph: 30 MiB a layer of MXFP4 experts, 0.2 GiB for
+    other experts, 0.35 for latent attention. On unified memory, the difference of free memory counts host pages too.
     """
     if deployment.engine_args.get("enforce_eager"):
         return Line.exact("cuda_graphs", 0, "enforce_eager")
-    largest = min(2 * max_num_seqs, LARGEST_CAPTURE)
-    layers = max(stage_sizes(deployment.spec.num_hidden_layers, deployment.parallel.pp))
-    size = 0.36 * largest / LARGEST_CAPTURE + 0.015 * layers * capture_sizes(largest) / capture_sizes(LARGEST_CAPTURE)
-    size += 0.25 * largest / LARGEST_CAPTURE if is_moe(deployment.spec) else 0.0
-    rule = f"{capture_sizes(largest)} graphs up to {largest} tokens"
-    return Line.estimate("cuda_graphs", size * GIB, rule, below=0.4 * size * GIB + 0.05 * GIB, above=0.7 * size * GIB)
+    spec, largest = deployment.spec, min(2 * max_num_seqs, LARGEST_CAPTURE)
+    layers = max(stage_sizes(spec.num_hidden_layers, deployment.parallel.pp))
+    families = {a.family for _, a in spec.mixers()}
+    per_layer = (0.0075 if "recurrent" in families else 0.015) * capture_sizes(largest) / capture_sizes(LARGEST_CAPTURE)
+    pool = 0.36 + (0.03 * layers if "mxfp4" in weight_formats(spec) else 0.2 * is_moe(spec))
+    pool += 0.35 * bool({"mla", "compressed"} & families)
+    size = per_layer * layers + pool * largest / LARGEST_CAPTURE
+    host = 2.0 if deployment.gpu.memory_kind == "unified" else 0.0
+    return Line.estimate(
+        "cuda_graphs", (size + host) * GIB, f"{capture_sizes(largest)} graphs up to {largest} tokens",
+        below=(0.6 * size + host) * GIB, above=(0.7 * size + host) * GIB,
+    )  # fmt: skip
 
 
 def capture_sizes(largest: int) -> int:

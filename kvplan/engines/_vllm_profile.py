@@ -114,13 +114,20 @@ def expert_workspace_bytes(deployment: Deployment, tokens: int, rules: Rules) ->
     chunks. FP4 kernels, and those of TensorRT-LLM on data-centre Blackwell, bring their own scratch.
     """
     parallel = deployment.parallel
-    quantization = deployment.spec.quantization
-    formats = {quantization.weight_format} | {p.weight_format for p in quantization.parts} if quantization else set()
+    formats = weight_formats(deployment.spec)
     if formats & {"mxfp4", "nvfp4"} or (formats and (deployment.gpu.compute_capability or (0, 0))[0] == 10):
         return 0
     rows = (_expert_row(deployment, g.mlp) for g in deployment.spec.layer_groups if isinstance(g.mlp, MoeMlp))
     seen = tokens * parallel.dp if parallel.ep > 1 else tokens
     return model_itemsize(deployment) * min(seen, rules.expert_chunk_tokens or seen) * max(rows, default=0)
+
+
+def weight_formats(spec: ModelSpec) -> set[str]:
+    """Formats that any part of a quantized checkpoint is stored in."""
+    quantization = spec.quantization
+    if quantization is None:
+        return set()
+    return {f for f in (quantization.weight_format, *(p.weight_format for p in quantization.parts)) if f}
 
 
 def _expert_row(deployment: Deployment, mlp: MoeMlp) -> int:
