@@ -113,6 +113,11 @@ class Plan:
         """The batch at which speed is stated: the most that runs at once, over all replicas."""
         return self.max_batch * self.deployment.parallel.dp
 
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Decode speed of all replicas at `batch`; None where nothing fits or the GPU's peaks are unknown."""
+        return self.batch / self.step.seconds if self.step else None
+
 
 def plan(scenario: Scenario) -> Plan:
     """Answer one scenario; raises `Unsupported` where the engine refuses it, `BadInput` where it makes no sense."""

@@ -26,7 +26,8 @@ TIERS: dict[str, int] = {
     "weights": 6, "compare": 6,
     "engines": 7, "roofline": 7,
     "plan": 8,
-    "sweep": 9, "remedies": 9, "recommend": 9, "checks": 9, "overheads": 4, "logs": 9, "identify": 10, "causes": 10, "reconcile": 11,
+    "sweep": 9, "remedies": 9, "sensitivity": 9, "charts": 9, "recommend": 9, "checks": 9,
+    "overheads": 4, "logs": 9, "identify": 10, "causes": 10, "reconcile": 11,
     # The borders.
     "gpu_local": 5, "hf": 6, "catalog": 7, "validate": 9,
     # What people see.

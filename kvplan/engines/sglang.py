@@ -149,12 +149,12 @@ def _layout(key: DeploymentKey) -> TokenPool:
         dcp=d.parallel.dcp,
         spare_blocks=1,
         spare_states=1,
-        notes=_notes(d, page),
+        notes=_notes(d),
     )
 
 
-def _notes(d: Deployment, page: int) -> tuple[str, ...]:
-    notes = [f"The pool holds one page ({page} tokens) more than it hands out."]
+def _notes(d: Deployment) -> tuple[str, ...]:
+    notes = ["The pool holds one page more than it hands out."]
     if d.parallel.dp > 1:
         notes.append(f"--enable-dp-attention: {d.parallel.dp} groups hold different sessions.")
     return tuple(notes)
