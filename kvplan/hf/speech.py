@@ -30,7 +30,7 @@ def _part(numel: int) -> OtherWeight:
 
 def _talker(talker: Fields) -> int:
     """A small Qwen2 decoder over codes, fed with the thinker's states."""
-    hidden, width = talker.count("hidden_size") or 896, talker.need("embedding_size")
+    hidden, width = talker.count("hidden_size") or 896, talker.one_count("embedding_size") or 3584
     codes = talker.one_count("vocab_size") or 8448
     query = talker.count("num_attention_heads") or 12
     attention = GroupedQueryAttention(
