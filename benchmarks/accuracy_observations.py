@@ -1,14 +1,11 @@
-"""The memory budget against what engines printed: a section of docs/accuracy.md.
+"""The memory budget against what engines printed: a section of docs/accuracy.md (benchmarks/accuracy.py writes it).
 
-    python benchmarks/accuracy_observations.py [folder of reference data]
-
-Every row of observations.yaml is asked of kvplan as far as it states enough; rows that do not are listed with the reason.
+Every row of observations.yaml is asked of kvplan as far as it states enough; rows that do not are listed with their
+reason.
 """
 
 from __future__ import annotations
 
-import os
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,10 +13,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from observed_checks import CapacityCheck, PoolCheck, Rate, Weights, capacity, pool, rate, weights
-from observed_models import miss
-from observed_rows import Row, read_rows
-
+from benchmarks.observed_checks import CapacityCheck, PoolCheck, Rate, Weights, capacity, pool, rate, weights
+from benchmarks.observed_models import miss
+from benchmarks.observed_rows import Row, read_rows
 from kvplan.units import GIB
 
 FITTED_ON = "llmd-205-"
@@ -57,7 +53,12 @@ def summary(checks: Checks) -> Iterator[tuple[str, int, str, str]]:
     """(claim, rows, reached, wanted)."""
     equal = sum(r.agrees for r in checks.rates)
     yield "bytes per token equal, rows confirmed as exact", len(checks.rates), f"{equal}", "all"
-    yield "tokens, blocks, concurrency of the printed pool within 0.2 %", len(checks.capacities), _met(checks.capacities, 0.002), "90 %"
+    yield (
+        "tokens, blocks, concurrency of the printed pool within 0.2 %",
+        len(checks.capacities),
+        _met(checks.capacities, 0.002),
+        "90 %",
+    )
     pools = [abs(p.error) for p in checks.pools]
     yield "predicted pool: median error", len(pools), f"{median(pools):.1%}", "2 %"
     yield "predicted pool within 6 %", len(pools), _met(checks.pools, 0.06), "90 %"
@@ -101,7 +102,7 @@ def _table(titles: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str
 
 def _held_out(checks: Checks) -> Iterator[str]:
     """How the rules do on what they were fitted to, and on all else."""
-    yield "The activation peak follows from vLLM's source and has two constants of its own, the widths of hidden states."
+    yield "The activation peak follows from vLLM's source, but for two constants, the widths of hidden states."
     yield "Libraries, collectives and CUDA graphs were fitted to the ledgers of one pull request (vLLM 0.19 on H100);"
     yield "what other rows say is named where a rule uses it (`_vllm_memory.py`). All other rows are held out."
     yield ""
@@ -146,7 +147,7 @@ def _rates(rates: Sequence[Rate]) -> Iterator[str]:
 def _capacities(checks: Sequence[CapacityCheck]) -> Iterator[str]:
     yield "### Tokens, blocks and concurrency of the printed pool"
     yield ""
-    yield "The pool as printed, to its rounding, through the layout of the release (or of the releases that a row may be of)."
+    yield "The pool as printed, to its rounding, through the layout of the release, or of those that a row may be of."
     yield ""
     count = Counter(c.row.get("engine") for c in checks)
     met = Counter(c.row.get("engine") for c in checks if c.error <= 0.002)
@@ -209,7 +210,10 @@ def _budget_lines(checks: Checks) -> Iterator[str]:
     fields = (("activation", "activation_peak_gib"), ("non_torch", "non_torch_gib"), ("cuda_graphs", "cuda_graph_gib"))
     yield from _table(
         ("line", "rows", "median error, GiB", "nine in ten within, GiB", "inside the line's range"),
-        (_line_row(label, [(p, p.row.get(field)) for p in checks.pools if p.row.get(field) is not None]) for label, field in fields),
+        (
+            _line_row(label, [(p, p.row.get(field)) for p in checks.pools if p.row.get(field) is not None])
+            for label, field in fields
+        ),
     )
     yield ""
     yield "Weights further than 2 % off:"
@@ -217,7 +221,14 @@ def _budget_lines(checks: Checks) -> Iterator[str]:
     yield from _table(
         ("row", "model", "tp", "printed, GiB", "kvplan, GiB", "error"),
         (
-            (w.row.row_id, w.row.get("model") or "", w.row.get("tp") or "", w.printed_gib, f"{w.found_bytes / GIB:.2f}", f"{w.error:+.1%}")
+            (
+                w.row.row_id,
+                w.row.get("model") or "",
+                w.row.get("tp") or "",
+                w.printed_gib,
+                f"{w.found_bytes / GIB:.2f}",
+                f"{w.error:+.1%}",
+            )
             for w in checks.weights
             if abs(w.error) > 0.02
         ),
@@ -229,7 +240,13 @@ def _line_row(label: str, printed: Sequence[tuple[PoolCheck, float]]) -> tuple[s
     lines = [(p.line(label), value) for p, value in printed]
     errors = sorted(abs(line.bytes / GIB - value) for line, value in lines)
     inside = share(line.low_bytes / GIB - 0.005 <= value <= line.high_bytes / GIB + 0.005 for line, value in lines)
-    return label, str(len(lines)), f"{median(errors):.2f}", f"{errors[int(0.9 * (len(errors) - 1))]:.2f}", f"{inside:.0%}"
+    return (
+        label,
+        str(len(lines)),
+        f"{median(errors):.2f}",
+        f"{errors[int(0.9 * (len(errors) - 1))]:.2f}",
+        f"{inside:.0%}",
+    )
 
 
 def _left_out(checks: Checks) -> Iterator[str]:
@@ -250,14 +267,3 @@ def left_out(rows: Iterable[Row]) -> dict[str, list[str]]:
             why = "the row names a family or a shape of several models" if words else "the row names no model"
             reasons.setdefault(why, []).append(row.row_id)
     return reasons
-
-
-def main() -> None:
-    """Print the section."""
-    root = Path(__file__).resolve().parents[2]
-    given = sys.argv[1] if len(sys.argv) > 1 else os.environ.get("KVPLAN_GROUNDTRUTH")
-    print(section(Path(given) if given else root / "shared" / "data"))
-
-
-if __name__ == "__main__":
-    main()

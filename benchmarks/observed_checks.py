@@ -11,15 +11,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from observed_rows import V0_RELEASES, Row
-
+from benchmarks.observed_rows import V0_RELEASES, Row
 from kvplan.budget import Budget
 from kvplan.engines._vllm_memory import weights as weights_line
 from kvplan.engines._vllm_versions import rules
 from kvplan.engines.base import Deployment, Layout
 from kvplan.errors import KvplanError
 from kvplan.units import GIB, MIB
-
 
 UPSTREAM = frozenset({"vllm", "sglang", "tensorrt-llm"})
 """Engines whose memory rule is known; forks and plug-ins for other devices have rules of their own."""
@@ -184,7 +182,11 @@ def _printed(row: Row) -> Iterator[tuple[str, float]]:
             yield "MiB", row.get("kv_total_mib_reported")
         return
     tokens = row.get("kv_tokens") or row.get("max_total_num_tokens")
-    for name, value in (("tokens", tokens), ("blocks", row.get("num_gpu_blocks")), ("concurrency", row.get("max_concurrency"))):
+    for name, value in (
+        ("tokens", tokens),
+        ("blocks", row.get("num_gpu_blocks")),
+        ("concurrency", row.get("max_concurrency")),
+    ):
         if value:
             yield name, value
 
@@ -202,7 +204,7 @@ def _figures(row: Row, layout: Any, printed: list[tuple[str, float]]) -> Iterato
 
 
 def _capacity(row: Row, layout: Any, pool_bytes: int) -> dict[str, float]:
-    """Tokens, blocks and concurrency. Other engines than vLLM print each pool by itself: its slots are what it divides."""
+    """Tokens, blocks and concurrency. Other engines than vLLM print each pool by itself, divided into its own slots."""
     if row.engine == "vllm":
         found = layout.capacity(pool_bytes)
         return {"tokens": found.kv_tokens, "blocks": found.num_blocks, "concurrency": found.max_concurrency}
@@ -216,14 +218,16 @@ def _capacity(row: Row, layout: Any, pool_bytes: int) -> dict[str, float]:
 
 
 def pool(row: Row) -> PoolCheck | None:
-    """For rows of upstream engines that state what the budget needs: the release, or log lines of the old vLLM; a model
-    whose weights are known; memory; the fraction, unless the release has one default; TP; no drafter of unknown weights.
+    """For rows of upstream engines that state what the budget needs.
+
+    That is the release, or log lines of the old vLLM; a model whose weights are known; memory; the fraction, unless the
+    engine has one default; TP; no drafter of unknown weights.
     """
     fraction = row.get("gpu_memory_utilization") or row.get("mem_fraction_static") or row.engine != "sglang"
     known = row.model is not None and not row.model.cache_only and row.memory_known and fraction
     if not known or row.get("engine") not in UPSTREAM or not row.pool_bytes or "tp" in (row.get("inferred") or ()):
         return None
-    if row.unknown_drafter or row.engine == "vllm" and (len(row.releases()) > 2 or _other_rank_of_v0(row)):
+    if row.unknown_drafter or (row.engine == "vllm" and (len(row.releases()) > 2 or _other_rank_of_v0(row))):
         return None
     for release, deployment, layout in layouts(row):
         engine, _ = row.scenario(release).deployment()
@@ -238,14 +242,17 @@ def _other_rank_of_v0(row: Row) -> bool:
 
 
 def _binding_pool(row: Row, layout: Any) -> int:
-    """The pool that the engine works with. vLLM takes the fewest blocks of all ranks, and prints the memory of one: where
-    tokens cost a plain rate they say more. SGLang prints the K and V of a hybrid without its states."""
+    """The pool that the engine works with.
+
+    vLLM takes the fewest blocks of all ranks, and prints the memory of one: where tokens cost a plain rate they say
+    more. SGLang prints the K and V of a hybrid without its states.
+    """
     size = row.pool_bytes or 0
     if row.engine != "vllm":
         return int(size * (1 + layout.state_ratio)) if layout.state_bytes else size
     tokens = row.get("kv_tokens")
     if tokens and len(layout.geometry.groups) == 1 and layout.dcp == 1:
-        return min(size, tokens * layout.bytes_per_block // layout.block_size)
+        return min(size, int(tokens * layout.bytes_per_block // layout.block_size))
     return size
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from observed_models import Model, find_model, stated
 
+from benchmarks.observed_models import Model, find_model, stated
 from kvplan.catalog import load_gpu
 from kvplan.errors import KvplanError
 from kvplan.gpu import GpuSpec
@@ -200,7 +200,10 @@ class Row:
         note = self.get("swa_note") or ""
         if self.get("kv_size_gb") or self.engine == "vllm":
             return "kv"
-        if any(words in note for words in ("sliding pool only", "sliding part: ", "sliding layers: ")) or note == "sliding pool":
+        if (
+            any(words in note for words in ("sliding pool only", "sliding part: ", "sliding layers: "))
+            or note == "sliding pool"
+        ):
             return "swa"
         return "full" if note.startswith(("full p", "8 global layers")) else "kv"
 

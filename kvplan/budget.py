@@ -1,7 +1,7 @@
 """One GPU's memory, line by line: label, bytes, range, and where the figure comes from.
 
-Every line has an `origin`: *exact* (arithmetic), *measured* (a source), *given* (by the user) or *estimate* (a rule with
-its error band, `low_bytes` to `high_bytes`). A pool inherits the ranges of the lines that it is what remains of.
+Every line has an `origin`: *exact* (arithmetic), *measured* (a source), *given* (by the user) or *estimate* (a rule
+with its error band, `low_bytes` to `high_bytes`). A pool inherits the ranges of the lines that it is what remains of.
 """
 
 from __future__ import annotations

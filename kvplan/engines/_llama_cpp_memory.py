@@ -23,8 +23,20 @@ def budget(deployment: Deployment, layout: Layout, given_bytes: Mapping[str, int
     logits = 4 * d.spec.vocab_size * layout.max_num_batched_tokens
     hidden = 2 * 4 * d.spec.hidden_size * layout.max_num_batched_tokens
     lines = (
-        Line.estimate("weights", size, "the checkpoint's dtype; give --weights for a GGUF file", below=0.05 * size, above=0.05 * size),
-        Line.estimate("compute_buffer", logits + hidden, "logits and activations of one ubatch, fp32", below=0.3 * logits, above=logits),
+        Line.estimate(
+            "weights",
+            size,
+            "the checkpoint's dtype; give --weights for a GGUF file",
+            below=0.05 * size,
+            above=0.05 * size,
+        ),
+        Line.estimate(
+            "compute_buffer",
+            logits + hidden,
+            "logits and activations of one ubatch, fp32",
+            below=0.3 * logits,
+            above=logits,
+        ),
         Line.estimate("non_torch", 0.4 * GIB, "driver context and libraries", below=0.2 * GIB, above=0.3 * GIB),
         Line.exact("margin", MARGIN_BYTES, "--fit-target leaves 1,024 MiB free"),
     )

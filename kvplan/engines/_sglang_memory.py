@@ -36,14 +36,16 @@ def budget(deployment: Deployment, layout: Layout, given_bytes: Mapping[str, int
                 collectives(d),
             ),
             request_rule=f"mem_fraction_static {fraction:g} of what is free before loading",
-            beside=(Line.exact("slack", int(free * (1 - fraction)), "activations, CUDA graphs and workspaces live here"),),
+            beside=(
+                Line.exact("slack", int(free * (1 - fraction)), "activations, CUDA graphs and workspaces live here"),
+            ),
         ),
         given_bytes,
     )
 
 
 def collectives(deployment: Deployment) -> Line:
-    """What several ranks take before loading (1.0 GiB on H100, as vLLM's first snapshot shows) and libraries after it."""
+    """What ranks take before loading (1.0 GiB on H100, as vLLM's first snapshot shows), and libraries after it."""
     if deployment.parallel.tp * deployment.parallel.dp > 1:
         return Line.estimate("non_torch", 1.4 * GIB, "libraries and collectives", below=1.0 * GIB, above=1.5 * GIB)
     return Line.estimate("non_torch", 0.2 * GIB, "libraries", below=0.2 * GIB, above=0.5 * GIB)
@@ -66,5 +68,7 @@ def _graphs_mb(deployment: Deployment, ranks: int) -> float:
     small, large = next(((a, b) for limit, a, b in _TIERS if gib < limit), (512, 512))
     batch = small if ranks < 4 else large
     latent = any(a.family == "mla" for _, a in d.spec.mixers())
-    attention_dp = (3 * batch * d.parallel.dp + (1.5 * batch * d.parallel.dp if batch > 300 else 0)) if d.parallel.dp > 1 else 0
+    attention_dp = (
+        (3 * batch * d.parallel.dp + (1.5 * batch * d.parallel.dp if batch > 300 else 0)) if d.parallel.dp > 1 else 0
+    )
     return 2 * batch + attention_dp + (1536 if latent else 8 * 50)

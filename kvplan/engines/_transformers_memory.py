@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from kvplan.engines.base import Deployment, Layout
 
 
-
 def budget(deployment: Deployment, layout: Layout, given_bytes: Mapping[str, int]) -> Budget:
     """What remains of the device after weights, context and one step's activations."""
     d = deployment

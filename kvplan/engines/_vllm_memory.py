@@ -92,7 +92,7 @@ def non_torch(deployment: Deployment) -> Line:
         low, size, high = 0.0, 0.1, 0.4
     if d.gpu.memory_kind == "unified":
         host = 12 if d.parallel.tp > 1 else 9
-        low, size, high, rule = low, size + host, high + 15, f"{rule}; host memory of the engine"
+        size, high, rule = size + host, high + 15, f"{rule}; host memory of the engine"
     return Line.estimate("non_torch", size * GIB, rule, below=(size - low) * GIB, above=(high - size) * GIB)
 
 

@@ -1,7 +1,7 @@
 """The peak of vLLM's profile run, phase by phase, as its source allocates it.
 
-Before the cache is sized, vLLM runs the multimodal encoder, one forward pass of `max_num_batched_tokens` and the sampler
-over `max_num_seqs` sequences. The peak is the larger of pass and sampler; buffers that stay (an encoder's outputs, the
+Before the cache is sized, vLLM runs the multimodal encoder, one forward pass of `max_num_batched_tokens` and the
+sampler over `max_num_seqs` sequences. The peak is the larger of pass and sampler; buffers that stay (an encoder's outputs, the
 experts' workspace) stand beside either. Read from `v1/worker/gpu_model_runner.py`, `v1/sample/` and
 `layers/fused_moe/`; checked against the start-up ledgers of docs/accuracy.
 """
@@ -26,6 +26,9 @@ divided by (`sampler.py`, `random_sample`)."""
 SORT_BYTES = 36
 """The same where top-p sorts the vocabulary: fp32 copy, sorted values (4) and int64 indices (8), and what a segmented
 radix sort of both needs beside them (20). 38 B with 16-bit logits: 5.64 GiB of Qwen3-14B at 1,024 sequences."""
+SPECULATION_BYTES = 8
+"""More of the same where drafts are checked: logits of one drafted token for each sequence, and fp32 copies of both for
+log-probabilities (`rejection_sampler.py`)."""
 CUBLAS_BYTES = {9: 32 * MIB, 10: 32 * MIB, 12: 32 * MIB}
 """Workspace of cuBLAS inside torch's allocator by compute capability (torch `CUDABlas.cpp`: 32 MiB on Hopper and later,
 8 MiB before)."""
@@ -82,6 +85,8 @@ def sampler_bytes(deployment: Deployment, layout: Layout, rules: Rules) -> int:
     spec, size = deployment.spec, model_itemsize(deployment)
     sequences = min(layout.max_num_seqs, layout.max_num_batched_tokens)
     per_entry = size + (SORT_BYTES if rules.top_p == "sorted" else PROBABILITY_BYTES)
+    if deployment.engine_args.get("speculative_config"):
+        per_entry += SPECULATION_BYTES
     mask = _mask_rows(deployment, sequences) * spec.vocab_size * 4 if rules.top_p == "masked" else 0
     hidden = size * spec.hidden_size * (layout.max_num_batched_tokens + 2 * sequences)
     return per_entry * spec.vocab_size * sequences + mask + hidden
@@ -107,8 +112,10 @@ def _dense_width(mlp: Mlp) -> int:
 
 
 def expert_workspace_bytes(deployment: Deployment, tokens: int, rules: Rules) -> int:
-    """The two scratch tensors of fused experts: a row for each token and chosen expert, max(gate and up, width) wide and
-    max(inner, width) wide (`fused_moe.py`, `deep_gemm_moe.py`, `marlin_moe.py`, `cutlass_moe.py`: `workspace_shapes`).
+    """The two scratch tensors of fused experts: a row for each token and chosen expert.
+
+    One is max(gate and up, width) wide, the other max(inner, width): `workspace_shapes` of `fused_moe.py`,
+    `deep_gemm_moe.py`, `marlin_moe.py` and `cutlass_moe.py`.
 
     With data and expert parallelism a rank's experts see the tokens of all replicas; until 0.18 kernels took them in
     chunks. FP4 kernels, and those of TensorRT-LLM on data-centre Blackwell, bring their own scratch.
