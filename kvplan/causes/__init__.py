@@ -22,8 +22,8 @@ __all__ = ["RULES", "UNEXPLAINED", "Case", "Under", "explain"]
 
 UNEXPLAINED = "unexplained"
 RULES: tuple[Rule, ...] = (
-    capacity.overridden, capacity.all_stages, capacity.other_stage, capacity.other_release, capacity.other_dtype,
-    capacity.unsaid_ranks, capacity.expanded, capacity.padding, capacity.draft, capacity.other_rank,
+    capacity.overridden, capacity.all_stages, capacity.other_stage, capacity.otherwise, capacity.expanded,
+    capacity.padding, capacity.draft, capacity.other_rank,
     memory.quantized, memory.draft_weights, memory.graph_estimate, memory.lines_above, memory.leftover,
     memory.unified, memory.unsaid_fraction, memory.encoder,
 )  # fmt: skip

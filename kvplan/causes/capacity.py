@@ -57,7 +57,8 @@ def other_rank(case: Case) -> str | None:
     if not 0 < len(pools) < parallel.gpus or not _fewer_alike(case):
         return None
     least = min(pool.number for pool in pools) * case.ratio
-    return f"{len(pools)} of {parallel.gpus} ranks printed a pool; tokens are the least over ranks: one has {format_bytes(least)}"
+    said = f"{len(pools)} of {parallel.gpus} ranks printed a pool"
+    return f"{said}; tokens are the least over ranks: one has {format_bytes(least)}"
 
 
 def _fewer_alike(case: Case) -> bool:
@@ -98,19 +99,28 @@ def unsaid_ranks(case: Case) -> str | None:
     return f"the log does not state tensor parallelism; --tp {' or '.join(found)} explains it" if found else None
 
 
+def otherwise(case: Case) -> str | None:
+    """What the log does not state, all readings that the figures allow."""
+    found = [text for rule in (other_release, other_dtype, unsaid_ranks) if (text := rule(case))]
+    return "; or ".join(found) or None
+
+
 def padding(case: Case) -> str | None:
     """Layers that vLLM adds to even out its groups, where the prediction has none."""
     added, layers = case.observed.first("padding_layers"), case.scenario.model.num_hidden_layers
     if not added or case.quantity not in CAPACITY:
         return None
-    expected = layers / (layers + added.number)
-    return f"the engine added {added.value} padding layers to even out its groups" if abs(case.ratio / expected - 1) < 0.005 else None
+    if abs(case.ratio * (1 + added.number / layers) - 1) > 0.005:
+        return None
+    return f"the engine added {added.value} padding layers to even out its groups"
 
 
 def expanded(case: Case) -> str | None:
     """A GGUF file without MLA's own key lengths caches K and V of every head."""
+    if case.observed.engine != "llama.cpp" or case.quantity != "allocated_kv_bytes":
+        return None
     size = _expanded_bytes(case)
-    if case.observed.engine != "llama.cpp" or not size or abs(case.comparison.observed / size - 1) > 0.001:
+    if not size or abs(case.comparison.observed / size - 1) > 0.001:
         return None
     return "the file predates MLA in llama.cpp: K and V of every head are cached instead of the latent"
 
@@ -129,7 +139,7 @@ def _expanded_bytes(case: Case) -> float:
 def draft(case: Case) -> str | None:
     """A drafter's layers take part of every block."""
     stated = speculation(case)
-    if stated is None or case.quantity not in CAPACITY or not 0.3 < case.ratio < 1:
+    if stated is None or case.quantity not in CAPACITY or not 0.3 < case.ratio < 0.995:
         return None
     return f"{stated} drafts: its layers, which the log does not state, take {1 - case.ratio:.0%} of the pool"
 

@@ -9,6 +9,7 @@ from kvplan.causes.capacity import speculation
 from kvplan.causes.case import POOLS
 from kvplan.model import Quantization
 from kvplan.units import GIB, format_bytes
+from kvplan.weight_formats import weight_format
 from kvplan.weights import params_by_part
 
 if TYPE_CHECKING:
@@ -16,9 +17,10 @@ if TYPE_CHECKING:
     from kvplan.logs.observed import Reading
 
 _FRACTIONS = {"vllm": "gpu_memory_utilization", "sglang": "mem_fraction_static"}
-WEIGHTS = {"weights_bytes", "model_buffer_bytes"}
-FORMATS = {"fp8": 8, "int4": 4, "nvfp4": 4}
-"""Formats of quantized copies, with the bits of an element (scales are what tells those of 4 bits apart)."""
+WEIGHTS = {"weights_bytes"}
+FREE = ("free_bytes", "free_before_load_bytes")
+FORMATS = ("fp8", "int4", "nvfp4")
+"""Formats of quantized copies; those of 4 bits differ in their scales."""
 LINES = {
     "weights_bytes": "weights", "activation_bytes": "activation", "non_torch_bytes": "non_torch",
     "graph_estimate_bytes": "cuda_graphs",
@@ -36,14 +38,19 @@ def quantized(case: Case) -> str | None:
     if case.quantity not in WEIGHTS:
         return None
     model = case.scenario.model
-    for name, bits in FORMATS.items():
+    own = _bits(model.quantization.weight_format) if model.quantization else 16
+    for name in FORMATS:
         copy = replace(model, quantization=Quantization(quant_method=name, weight_format=name))
-        if case.ratio < 1 and case.agrees_under(model=copy):
-            return f"weights in {bits} bits explain it: a quantized copy"
-    wide = replace(model, quantization=None)
-    if case.ratio > 1 and model.quantization and case.agrees_under(model=wide):
+        if _bits(name) < own and case.agrees_under(model=copy):
+            return f"weights in {_bits(name)} bits explain it: a quantized copy"
+    if own < 16 and case.agrees_under(model=replace(model, quantization=None)):
         return f"weights in {model.torch_dtype} explain it: the copy is not quantized, or was widened while it loaded"
     return None
+
+
+def _bits(name: str | None) -> int:
+    """Bits of an element of a weight format, scales left out."""
+    return weight_format(name).storage.bits if name else 16
 
 
 def draft_weights(case: Case) -> str | None:
@@ -73,12 +80,14 @@ def lines_above(case: Case) -> str | None:
     readings = {label: r for q, label in LINES.items() if (r := _largest(case, q))}
     budget = {line.label: line for line in case.predicted.budget.lines}
     given = {label: int(r.number) for label, r in readings.items() if label in budget}
-    if not given or not case.agrees_under(given_bytes=given):
+    closes = (ledger := case.under().get("ledger_kv_bytes")) is not None and ledger.agrees
+    if not given or not (closes or case.agrees_under(given_bytes=given)):
         return None
     label = max(given, key=lambda label: abs(given[label] - budget[label].bytes))
     if abs(given[label] - budget[label].bytes) < _MAIN_SHARE * abs(case.gap):
         return None
-    return f"follows from {label.replace('_', ' ')}: {format_bytes(given[label])} against {format_bytes(budget[label].bytes)}"
+    printed, estimated = format_bytes(given[label]), format_bytes(budget[label].bytes)
+    return f"follows from {label.replace('_', ' ')}: {printed} against {estimated}"
 
 
 def _largest(case: Case, quantity: str) -> Reading | None:
@@ -99,8 +108,8 @@ def unsaid_fraction(case: Case) -> str | None:
 
 def unified(case: Case) -> str | None:
     """Where CPU and GPU share memory, the page cache and other processes count as used."""
-    gpu = case.predicted.deployment.gpu
-    if gpu.memory_kind != "unified" or case.quantity not in {"non_torch_bytes", "free_bytes", "free_before_load_bytes", *POOLS}:
+    shared = case.predicted.deployment.gpu.memory_kind == "unified"
+    if not shared or case.quantity not in {"non_torch_bytes", *FREE, *POOLS}:
         return None
     less = case.gap if case.quantity == "non_torch_bytes" else -case.gap
     return f"unified memory: {format_bytes(less)} are the system's and the page cache's" if less > CLOSE_BYTES else None
@@ -108,12 +117,11 @@ def unified(case: Case) -> str | None:
 
 def leftover(case: Case) -> str | None:
     """Another process holds memory: less was free at the start than an empty card has."""
-    total, gone = case.predicted.budget and case.predicted.budget.gpu_total_bytes, 0.0
-    free = case.observed.least("free_bytes") or case.observed.least("free_before_load_bytes")
-    if not total or free is None:
+    free = next((r for quantity in FREE if (r := case.observed.least(quantity))), None)
+    if case.predicted.budget is None or free is None:
         return None
-    gone = total - free.number
-    of_start = case.quantity in {"free_bytes", "free_before_load_bytes"}
+    gone = case.predicted.budget.gpu_total_bytes - free.number
+    of_start = case.quantity in FREE
     of_pool = case.quantity in {*POOLS, "non_torch_bytes"} and abs(abs(case.gap) - gone) < 0.25 * gone
     if gone < USUAL_CONTEXT_BYTES or not (of_start or of_pool):
         return None

@@ -67,8 +67,10 @@ def memory_bytes(observed: Observed) -> int | None:
 def _of_memory(size_bytes: int) -> tuple[GpuSpec, str]:
     gpus = sorted(map(load_gpu, gpu_names()), key=lambda gpu: abs(gpu.memory_bytes - size_bytes))
     nearest = gpus[0]
+    size = f"{size_bytes / GIB:.2f} GiB"
     if abs(nearest.memory_bytes / size_bytes - 1) > NEAR_MEMORY:
-        return load_gpu(STAND_IN), f"no GPU of the catalogue has {size_bytes / GIB:.2f} GiB; the block rules of {STAND_IN} are assumed, give --gpu"
+        unlike = f"no GPU of the catalogue has {size}; the block rules of {STAND_IN} are assumed, give --gpu"
+        return load_gpu(STAND_IN), unlike
     alike = [g.name for g in gpus[1:] if abs(g.memory_bytes / nearest.memory_bytes - 1) < SAME_MEMORY]
     others = f"; {', '.join(alike[:4])} have as much" if alike else ""
-    return nearest, f"GPU by its memory of {size_bytes / GIB:.2f} GiB: {nearest.name}{others}"
+    return nearest, f"GPU by its memory of {size}: {nearest.name}{others}"

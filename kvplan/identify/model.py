@@ -26,18 +26,20 @@ def model_of(observed: Observed, given: str | None) -> Found:
 
     `BadInput` or `UnknownName`, asking for MODEL, where the log names none or one that nothing bundled is like.
     """
-    if given:
-        spec, notes = load_model(given), ()
-    else:
-        spec, notes = _named(observed) or _shaped(observed) or _built(observed) or _fetched(observed)
-    loaded, precision = as_loaded(spec, observed)
-    return loaded, (*notes, *precision)
+    found = (load_model(given), ()) if given else _meant(observed)
+    loaded, precision = as_loaded(found[0], observed)
+    return loaded, (*found[1], *precision)
+
+
+def _meant(observed: Observed) -> Found:
+    return _named(observed) or _shaped(observed) or _built(observed) or _fetched(observed)
 
 
 def _named(observed: Observed) -> Found | None:
     """By name, unless the file's geometry contradicts it. A folder of this machine is read where it holds a config."""
     shape = shape_of(observed.metadata)
-    texts = [text for text in (observed.model, observed.metadata.get("model_path")) if isinstance(text, str) and text]
+    stated = (observed.model, observed.metadata.get("model_path"))
+    texts = [text for text in stated if isinstance(text, str) and text]
     for text in texts:
         if (Path(text) / "config.json").is_file():
             return load_model(text), ()
@@ -100,7 +102,8 @@ def _fetched(observed: Observed) -> Found:
     """From the hub, where the log states a hub id; or the error that asks for the model."""
     if not observed.model:
         raise BadInput(f"{observed.source}: names no model; say which: kvplan reconcile LOG MODEL")
-    unknown = f"{observed.source}: the log's model {observed.model!r} is not bundled; say which it is: kvplan reconcile LOG MODEL"
+    said = f"{observed.source}: the log's model {observed.model!r} is not bundled"
+    unknown = f"{said}; say which it is: kvplan reconcile LOG MODEL"
     if observed.model.count("/") != 1 or observed.model.startswith(("/", ".", "~")):
         raise UnknownName(unknown)
     try:

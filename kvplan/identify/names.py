@@ -11,7 +11,7 @@ PRECISION_WORDS = (
     r"(?:(?:ud-)?i?q\d(?:_[a-z0-9]+)*|(?:nv|mx)?fp\d+|bf16|int\d+|w\d+a\d+|\d+-?bits?|awq|gptq|gguf|exl\d|bnb|autoround|"
     r"quantized|dynamic|static|block|marlin|modelopt|kv)"
 )
-"""What names of quantized copies say of their precision: `-FP8-dynamic`, `-GPTQ-Int4`, `-quantized.w4a16`, `-Q4_K_M`."""
+"""What names of quantized copies say of precision: `-FP8-dynamic`, `-GPTQ-Int4`, `-quantized.w4a16`, `-Q4_K_M`."""
 _PRECISION_ENDING = re.compile(rf"(?:[-_. ]{PRECISION_WORDS})+$", re.IGNORECASE)
 
 

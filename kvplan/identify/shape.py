@@ -38,10 +38,11 @@ class Shape:
 
 def shape_of(metadata: Mapping[str, Any]) -> Shape:
     """What `metadata` state; of a list that the log cut short, the values before the cut."""
-    architecture = str(metadata.get("general.architecture", ""))
+    prefix = f"{metadata.get('general.architecture', '')}."
     facts = {}
     for name, keys in _FACTS.items():
-        stated = next((v for k in keys for key in (f"{architecture}.{k}", k) if (v := metadata.get(key)) is not None), None)
+        found = (metadata.get(key) for plain in keys for key in (prefix + plain, plain))
+        stated = next((value for value in found if value is not None), None)
         values = [v for v in stated if v] if isinstance(stated, list) else [stated]
         if whole := frozenset(v for v in values if type(v) is int):
             facts[name] = whole

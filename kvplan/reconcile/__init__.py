@@ -72,9 +72,7 @@ def explained(observed: Observed, predicted: Prediction, device: Device) -> tupl
 
 def compare(observed: Observed, predicted: Prediction, device: Device) -> Iterator[Comparison]:
     """Every figure that both sides state, causes left open."""
-    budget = predicted.budget
-    deducted = budget is not None and any(line.label == "cuda_graphs" for line in budget.lines)
     yield from memory(observed, predicted, device)
-    yield from ledger(observed, graphs_deducted=deducted)
+    yield from ledger(observed, graphs_deducted=predicted.graphs_deducted)
     yield from pools(observed, predicted)
     yield from capacity(observed, predicted)

@@ -56,6 +56,7 @@ def capacity(observed: Observed, predicted: Prediction) -> Iterator[Comparison]:
             break
     if pool:
         yield from _blocks(observed, predicted, pool)
+        yield from _running(observed, layout, pool)
     yield from _tokens(observed, predicted, pool)
     if pool and observed.first("needed_kv_bytes"):
         yield from _refused(observed, predicted, pool)
@@ -91,6 +92,14 @@ def _blocks(observed: Observed, predicted: Prediction, pool: Reading) -> Iterato
         reading = observed.least(quantity)
         if reading:
             yield compared(quantity, reading, Range(at, low, high), "the pool as printed over bytes of a block")
+
+
+def _running(observed: Observed, layout: Layout, pool: Reading) -> Iterator[Comparison]:
+    """SGLang's limit of requests at once: users lower it, nothing raises it above what pool and scheduler admit."""
+    requests = observed.least("max_running_requests")
+    if requests and not layout.pool_bytes("state", 1):
+        most = int(layout.max_batch(int(pool.number), 1))
+        yield compared("max_running_requests", requests, Range(most, 1, most), "at most what pool and scheduler admit")
 
 
 def _tokens(observed: Observed, predicted: Prediction, pool: Reading | None) -> Iterator[Comparison]:

@@ -63,5 +63,5 @@ def _context(found: tuple[Pool, ...], predicted: Prediction) -> Iterator[Compari
     shown = frozenset().union(*(_KINDS.get(pool.kind, {pool.kind}) for pool in found))
     sizes = [size for pool in found if (size := pool_size(pool))]
     if sizes and expected <= shown:
-        whole = summed("kv_pool_bytes", sizes)
-        yield compared("kv_pool_bytes", whole, Range.exact(layout.needed_bytes(length)), "the context as started")
+        whole = summed("allocated_kv_bytes", sizes)
+        yield compared("allocated_kv_bytes", whole, Range.exact(layout.needed_bytes(length)), "the context as started")

@@ -25,6 +25,11 @@ class Prediction:
     budget: Budget | None
     notes: tuple[str, ...] = ()
 
+    @property
+    def graphs_deducted(self) -> bool:
+        """Whether this release takes CUDA graphs off the pool."""
+        return self.budget is not None and any(line.label == "cuda_graphs" for line in self.budget.lines)
+
 
 def predict(scenario: Scenario) -> Prediction:
     """The first that the engine accepts of the scenario and of those with a flag, or the release, left out.

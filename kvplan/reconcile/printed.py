@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -55,7 +56,11 @@ def served_pools(observed: Observed) -> tuple[Pool, ...]:
     for pool in observed.pools:
         if pool.context == 0:
             ranks.setdefault(pool.rank, []).append(pool)
-    return tuple(min(ranks.values(), key=lambda pools: sum(size.number for p in pools if (size := pool_size(p))), default=()))
+    return tuple(min(ranks.values(), key=_whole_size, default=()))
+
+
+def _whole_size(pools: Iterable[Pool]) -> float:
+    return sum(size.number for pool in pools if (size := pool_size(pool)))
 
 
 def pool_size(pool: Pool) -> Reading | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kvplan.engines import engine as find_engine
@@ -72,7 +72,12 @@ def _dtype(value: Any) -> str | None:
         return None
 
 
-_READERS: Mapping[str, Callable[[Any], Any]] = {"kv_dtype": _dtype, "gpu_memory_utilization": _share}
+_READERS: Mapping[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("tp", "pp", "dp", "dcp", "context"), _count),
+    **dict.fromkeys(("block_size", "max_num_seqs", "max_num_batched_tokens"), _count),
+    "kv_dtype": _dtype,
+    "gpu_memory_utilization": _share,
+}
 
 
 def scenario_of(
@@ -88,11 +93,15 @@ def scenario_of(
     known = {name: value for name, value in (unsaid or {}).items() if value is not None}
     version = _version(observed, known.pop("version", None), notes)
     stated, facts = dict(_fields(observed, notes)), dict(_facts(observed))
-    values = {**known, **_ranks(observed, stated, notes), **facts, **stated}
-    values |= {"context": facts["context"]} if "context" in facts else {}  # the length that the lines were computed with
+    values = {**_ranks(observed, {*stated, *known}, notes), **known, **facts, **stated}
+    if "context" in facts:  # the length that the engine computed its lines with
+        values["context"] = facts["context"]
     args = dict(_arguments(observed, notes))
-    for complete in (_attention_dp, _llama_cpp, _experts):
-        complete(observed, values, args)
+    _attention_dp(observed, values)
+    if observed.engine == "llama.cpp":
+        _llama_cpp(observed, values, args)
+    if args.get("enable_expert_parallel") is True:
+        values["ep"] = values.get("tp", 1) * values.get("dp", 1)
     if "context" not in values:
         notes.append(_SAME_SPEC)
     name = f"{observed.engine}@{version}" if version else observed.engine
@@ -113,7 +122,7 @@ def _fields(observed: Observed, notes: list[str]) -> Iterator[tuple[str, Any]]:
             value = _flag(observed, flag)
             if value in _UNSAID:
                 continue
-            read = _READERS.get(field, _count)(value)
+            read = _READERS[field](value)
             if read is not None:
                 yield field, read
                 break
@@ -126,12 +135,9 @@ def _arguments(observed: Observed, notes: list[str]) -> Iterator[tuple[str, Any]
     for flag, value in observed.flags.items():
         if value in _UNSAID or flag in taken or flag not in find_engine(observed.engine).args:
             continue
-        if flag == "speculative_config":
-            value = _speculation(value, notes)
-        elif isinstance(value, str):
-            value = value.removeprefix("torch.")
-        if value is not None:
-            yield flag, value
+        known = _speculation(value, notes) if flag == "speculative_config" else value
+        if known is not None:
+            yield flag, known.removeprefix("torch.") if isinstance(known, str) else known
 
 
 def _speculation(value: Any, notes: list[str]) -> dict[str, Any] | None:
@@ -149,9 +155,10 @@ def _facts(observed: Observed) -> Iterator[tuple[str, Any]]:
     context = next((r for name in _CONTEXTS if (r := observed.first(name))), None)
     if context:
         yield "context", int(context.number)
-    types = {t for pool in observed.pools if pool.context == 0 for n, t in pool.types.items() if n in _CACHE_PARTS}
-    packed = observed.first("kv_cache_format")
-    dtypes = {_dtype(t) for t in types or ({packed.value} if packed else ())}
+    served = [pool.types for pool in observed.pools if pool.context == 0]
+    packed = [reading.value for reading in observed.each("kv_cache_format")]
+    stored = [name for types in served for part, name in types.items() if part in _CACHE_PARTS]
+    dtypes = set(map(_dtype, stored or packed))
     if len(dtypes) == 1 and (dtype := dtypes.pop()):
         yield "kv_dtype", dtype
     block = observed.first("block_size") if observed.engine == "tensorrt-llm" else None
@@ -162,8 +169,8 @@ def _facts(observed: Observed) -> Iterator[tuple[str, Any]]:
         yield "gpu_memory_utilization", fraction
 
 
-def _ranks(observed: Observed, stated: Mapping[str, Any], notes: list[str]) -> dict[str, int]:
-    """Ranks along each axis from the processes that printed, where flags do not state them: rank 3 is one of 4."""
+def _ranks(observed: Observed, stated: Collection[str], notes: list[str]) -> dict[str, int]:
+    """Ranks along each axis from the processes that printed, where nobody states them: rank 3 is one of at least 4."""
     found: dict[str, int] = {}
     labels = {reading.rank for reading in observed.readings} | {pool.rank for pool in observed.pools}
     for axis, number, core in (match.groups() for label in labels for match in _RANK.finditer(label)):
@@ -195,7 +202,7 @@ def _version(observed: Observed, stated: str | None, notes: list[str]) -> str | 
     return assumed
 
 
-def _attention_dp(observed: Observed, values: dict[str, Any], args: dict[str, Any]) -> None:
+def _attention_dp(observed: Observed, values: dict[str, Any]) -> None:
     """SGLang's tp_size counts the groups of data-parallel attention; TensorRT-LLM's does too."""
     dp, tp = values.get("dp", 1), values.get("tp", 1)
     shared = observed.flags.get("enable_dp_attention") or "dp_size" not in observed.flags
@@ -205,16 +212,8 @@ def _attention_dp(observed: Observed, values: dict[str, Any], args: dict[str, An
         values["dp"], values["tp"] = tp, 1
 
 
-def _experts(observed: Observed, values: dict[str, Any], args: dict[str, Any]) -> None:
-    """Expert parallelism over all ranks of a replica group."""
-    if args.get("enable_expert_parallel") is True:
-        values["ep"] = values.get("tp", 1) * values.get("dp", 1)
-
-
 def _llama_cpp(observed: Observed, values: dict[str, Any], args: dict[str, Any]) -> None:
     """Sequences and streams as the pools print them; K and V types apart; the context of all sequences together."""
-    if observed.engine != "llama.cpp":
-        return
     values.pop("kv_dtype", None)
     served = [pool for pool in observed.pools if pool.context == 0]
     for pool in served:
