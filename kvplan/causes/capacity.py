@@ -73,12 +73,12 @@ def other_release(case: Case) -> str | None:
     sized = case.observed.first("available_kv_bytes") or case.observed.first("num_gpu_blocks")
     if case.observed.engine != "vllm" or case.quantity not in CAPACITY or sized is None:
         return None
-    for release in RELEASES:
-        if case.all_agree_under(engine=f"vllm@{release}"):
-            taken = case.scenario.engine.partition("@")[2] or "the newest release"
-            said = f"the log states {case.observed.version}" if case.observed.version else f"{taken} was assumed"
-            return f"vLLM {release} prints it so; {said}"
-    return None
+    alike = [release for release in RELEASES if case.all_agree_under(engine=f"vllm@{release}")]
+    if not alike:
+        return None
+    taken = case.scenario.engine.partition("@")[2] or "the newest release"
+    said = f"the log states {case.observed.version}" if case.observed.version else f"{taken} was assumed"
+    return f"vLLM {' and '.join(dict.fromkeys((alike[0], alike[-1])))} print it so; {said}"
 
 
 def other_dtype(case: Case) -> str | None:
@@ -99,9 +99,20 @@ def unsaid_ranks(case: Case) -> str | None:
     return f"the log does not state tensor parallelism; --tp {' or '.join(found)} explains it" if found else None
 
 
+def unsaid_context(case: Case) -> str | None:
+    """Metrics state tokens and concurrency, not the length that they are computed with."""
+    tokens, sessions = case.observed.least("kv_tokens"), case.observed.least("max_concurrency")
+    if case.scenario.context or case.quantity not in CAPACITY or not (tokens and sessions and sessions.number > 0):
+        return None
+    exact = round(tokens.number / sessions.number)
+    usual = round(exact / 1024) * 1024 or exact
+    found = next((length for length in (usual, exact) if case.all_agree_under(context=length)), None)
+    return f"the maximum length is not stated; --context {found} explains it" if found else None
+
+
 def otherwise(case: Case) -> str | None:
     """What the log does not state, all readings that the figures allow."""
-    found = [text for rule in (other_release, other_dtype, unsaid_ranks) if (text := rule(case))]
+    found = [text for rule in (other_release, other_dtype, unsaid_ranks, unsaid_context) if (text := rule(case))]
     return "; or ".join(found) or None
 
 

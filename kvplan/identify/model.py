@@ -15,6 +15,7 @@ from kvplan.identify.rates import fitting
 from kvplan.identify.shape import Shape, shape_of
 
 if TYPE_CHECKING:
+    from kvplan.cache import CacheTensor
     from kvplan.logs.observed import Observed
     from kvplan.model import ModelSpec
 
@@ -92,10 +93,16 @@ def _any_of(candidates: Sequence[ModelSpec], why: str, observed: Observed) -> Fo
     if not candidates:
         return None
     names = [spec.name for spec in candidates]
-    if len({tuple((g.layers, g.attention) for g in spec.layer_groups) for spec in candidates}) > 1:
+    if len({_cache(spec) for spec in candidates}) > 1:
         raise BadInput(f"{observed.source}: {why} fit {', '.join(names)}; say which: kvplan reconcile LOG MODEL")
     same = f"; the cache of {', '.join(names[1:])} is the same" if names[1:] else ""
     return candidates[0], (f"model by {why}: {names[0]}{same}",)
+
+
+def _cache(spec: ModelSpec) -> tuple[tuple[CacheTensor, ...], ...]:
+    """The cache tensors of each layer, in order."""
+    layers = {index: group.tensors() for group in spec.layer_groups for index in group.indices}
+    return tuple(layers[index] for index in sorted(layers))
 
 
 def _fetched(observed: Observed) -> Found:

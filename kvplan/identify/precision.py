@@ -20,14 +20,14 @@ _BY_NAME = (
     (re.compile(r"fp8"), "fp8"),
     (re.compile(r"w8a8|w8a16|int8|8-?bit"), "int8"),
     (re.compile(r"bnb|nf4"), "nf4"),
-    (re.compile(r"awq"), "int4_zero"),
-    (re.compile(r"w4a16|w4a8|int4|4-?bit|gptq|autoround"), "int4"),
+    (re.compile(r"w4a16|w4a8|int4|4-?bit|awq|gptq|autoround"), "int4"),
     (re.compile(r"bf16|fp16"), None),
 )
 _BY_FLAG = {
     "fp8": "fp8", "fbgemm_fp8": "fp8", "modelopt": "fp8", "modelopt_fp4": "nvfp4", "petit_nvfp4": "nvfp4",
-    "mxfp4": "mxfp4", "awq": "int4_zero", "awq_marlin": "int4_zero", "bitsandbytes": "nf4", "gptq": "int4", "gptq_marlin": "int4", "w8a8_int8": "int8",
-    "w8a8_fp8": "fp8", "auto-round": "int4", "inc": "int4", "moe_wna16": "int4",
+    "mxfp4": "mxfp4", "awq": "int4", "awq_marlin": "int4", "bitsandbytes": "nf4", "gptq": "int4",
+    "gptq_marlin": "int4", "w8a8_int8": "int8", "w8a8_fp8": "fp8", "auto-round": "int4", "inc": "int4",
+    "moe_wna16": "int4",
 }  # fmt: skip
 """Engines' own names of a method (`--quantization`) whose width is fixed in practice."""
 _KEPT = ("router", "head", "vision", "audio")

@@ -15,9 +15,12 @@ _FACTS: Mapping[str, tuple[str, ...]] = {
     "num_attention_heads": ("attention.head_count", "n_head"),
     "num_key_value_heads": ("attention.head_count_kv", "n_head_kv"),
     "head_dim": ("attention.key_length", "n_embd_head_k"),
+    "kv_lora_rank": ("attention.kv_lora_rank", "n_lora_kv"),
+    "sliding_window": ("attention.sliding_window", "n_swa"),
     "num_experts": ("expert_count", "n_expert"),
 }
 """HF's names -> the keys of GGUF files (`qwen3.block_count`) and of llama.cpp's `print_info`."""
+_NONE = frozenset({0})
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,9 @@ def _own(spec: ModelSpec, name: str) -> frozenset[int]:
     if name == "hidden_size":
         return frozenset({spec.hidden_size})
     if name == "num_experts":
-        return frozenset(n for group in spec.layer_groups if (n := getattr(group.mlp, name, 0))) or frozenset({0})
-    if name != "num_attention_heads" and any(attention.family == "mla" for _, attention in spec.mixers()):
-        return frozenset()
-    return frozenset(value for _, a in spec.mixers() if (value := getattr(getattr(a, "source", a), name, None)))
+        return frozenset(n for group in spec.layer_groups if (n := getattr(group.mlp, name, 0))) or _NONE
+    found = frozenset(value for _, a in spec.mixers() if (value := getattr(getattr(a, "source", a), name, None)))
+    if name in {"kv_lora_rank", "sliding_window"}:
+        return found or _NONE
+    latent = any(attention.family == "mla" for _, attention in spec.mixers())
+    return frozenset() if latent and name != "num_attention_heads" else found
