@@ -39,7 +39,7 @@ FLAGS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "max_num_seqs": ("max_batch_size",), "max_num_batched_tokens": ("max_num_tokens",),
     },
     "llama.cpp": {
-        "context": ("n_ctx_seq", "n_ctx_per_seq", "n_ctx"), "max_num_seqs": ("n_seq_max", "n_parallel"),
+        "context": ("n_ctx_seq", "n_ctx_per_seq"), "max_num_seqs": ("n_seq_max", "n_parallel"),
         "max_num_batched_tokens": ("n_ubatch",),
     },
 }  # fmt: skip
