@@ -150,7 +150,7 @@ def _priors(probes: Sequence[tuple[DecodeShape, float]], device: Device, form: K
         _Prior("item_s", 5e-6, 1.0),
         _Prior("split_s", 40e-9, 0.7),
         _Prior("cold_s", 6e-6, 0.7),
-        _Prior("floor_s", 0.7 * fastest_s, 1.0),
+        _Prior("floor_s", fastest_s, 1.0),
         _Prior("io_bytes_per_s", 0.5 * (device.bytes_per_s or bytes_per_s), 0.7),
         _Prior("l2_bytes_per_s", 40e9 * device.sm_count, 0.5),
     ]
