@@ -121,7 +121,8 @@ def fit(
     for shape, time_s in probes:
         if not (math.isfinite(time_s) and time_s > 0):
             raise BadInput(f"probes: {time_s} s at {shape} is no time")
-    fits = [_fit_form(probes, device, form, without) for form in forms or forms_of(device)]
+    candidates = forms_of(device) if forms is None else forms
+    fits = [_fit_form(probes, device, form, without) for form in candidates]
     return min(fits, key=lambda found: found[0])[1]
 
 
@@ -180,12 +181,11 @@ class _Problem:
         calibration = self.calibration(x)
         times = np.array([seconds(load, calibration) for load in self.loads])
         errors = (np.log(times) - self.log_times) / scale
-        centres = np.log([p.centre for p in self.priors] + [1.0] * len(self.heads))
         sigmas = np.array([p.sigma for p in self.priors] + [_FACTOR_SIGMA] * len(self.heads))
-        return np.concatenate([np.sign(errors) * np.sqrt(np.log1p(errors**2)), (x - centres) / sigmas])
+        return np.concatenate([np.sign(errors) * np.sqrt(np.log1p(errors**2)), (x - self.expected()) / sigmas])
 
-    def start(self) -> Vector:
-        """What was expected."""
+    def expected(self) -> Vector:
+        """Where the priors have their centres; the fit starts there."""
         import numpy as np
 
         return np.log([p.centre for p in self.priors] + [1.0] * len(self.heads))
@@ -204,7 +204,7 @@ def _fit_form(
         priors=[p for p in _priors(probes, device, form) if p.name not in without],
         heads=_factor_heads(probes, device, without),
     )
-    x, cost = problem.start(), math.inf
+    x, cost = problem.expected(), math.inf
     for scale in _OUTLIERS:
         x, cost = _least_squares(problem, scale, x)
     return cost, problem.calibration(x)
