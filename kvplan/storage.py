@@ -93,7 +93,7 @@ class KvFormat:
         return KvFormat(self.default.name, self.default) if self.refuses else self
 
     def __hash__(self) -> int:
-        return hash((self.name, self.default, tuple(sorted(self.roles.items())), self.refuses))
+        return hash(self.name)  # cheap, for formats are keys of many caches; equality still compares all
 
 
 _ONLY_HEADS: frozenset[Role] = frozenset({"latent", "rope", "entry", "entry_rope"})
@@ -109,6 +109,12 @@ def _ggml(name: str, bits: int, scale_bits: int) -> KvFormat:
 def _inline_scale(name: str, bits: int) -> KvFormat:
     """One fp32 scale inside each K and each V vector (vLLM's per-token-head kinds)."""
     return KvFormat(name, Storage(name, bits, scale_bits=32), refuses=_ONLY_HEADS)
+
+
+def _turboquant(name: str, key_bits: int, key_scale_bits: int, value_bits: int) -> KvFormat:
+    """vLLM's TurboQuant: keys with a 16-bit norm (fp8 keys have none), values with a 32-bit scale and zero point."""
+    values = Storage(f"{name} values", value_bits, scale_bits=32)
+    return KvFormat(name, Storage(f"{name} keys", key_bits, scale_bits=key_scale_bits), {"v": values}, refuses=_ONLY_HEADS)
 
 
 FORMATS: Mapping[str, KvFormat] = {
@@ -132,6 +138,10 @@ FORMATS: Mapping[str, KvFormat] = {
         _inline_scale("int8_per_token_head", 8),
         _inline_scale("fp8_per_token_head", 8),
         _inline_scale("int4_per_token_head", 4),
+        _turboquant("turboquant_k8v4", 8, 0, 4),
+        _turboquant("turboquant_4bit_nc", 4, 16, 4),
+        _turboquant("turboquant_k3v4_nc", 3, 16, 4),
+        _turboquant("turboquant_3bit_nc", 3, 16, 3),
         _ggml("q8_0", 8, 16),
         _ggml("q5_1", 5, 32),
         _ggml("q5_0", 5, 16),

@@ -25,9 +25,14 @@ def register(app: typer.Typer) -> None:
         Example: kvplan sweep scenarios.yaml --format csv -o plans.csv
         """
         from kvplan.commands.progress import tracked
-        from kvplan.documents.sweep import answer
+        from kvplan.documents.sweep import answer, chart
         from kvplan.formats import write
         from kvplan.sweep import read_scenarios, run
 
         rows = read_scenarios(file)
-        write(answer(list(tracked(run(rows), len(rows), "scenarios"))), format, output)
+        results = list(tracked(run(rows), len(rows), "scenarios"))
+        if plot:
+            from kvplan.formats.plot import save
+
+            save(chart(results), plot)
+        write(answer(results), format, output)

@@ -9,7 +9,7 @@ from typing import TextIO
 
 from kvplan.errors import BadInput
 
-_PLAINER = str.maketrans({"─": "-", "—": "-", "–": "-", "×": "x", "µ": "u", "·": "-", "…": "."})
+_PLAINER = str.maketrans({"─": "-", "—": "-", "–": "-", "×": "x", "µ": "u", "·": "-", "…": ".", "→": ">"})
 
 
 def to_stream(text: str, stream: TextIO) -> None:

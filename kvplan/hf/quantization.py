@@ -40,12 +40,13 @@ def quantization(
         return None
     layered = [s.raw["quantized_layers"] for s in sections if isinstance(s.raw.get("quantized_layers"), Mapping)]
     by_part = {p: _ALGORITHMS.get(a, a) for p, a in mixed_formats(layered).items()}
-    expert = _first(_EXPERT_DTYPES.get(str(n.get("expert_dtype"))) for n in nodes)
+    stating = (*nodes, *(s.raw for s in sections))
+    expert = _first(_EXPERT_DTYPES.get(str(n.get("expert_dtype"))) for n in stating)
     parts = ({"experts": expert} if expert else {}) | by_part
     stated = _first(_weight_format(s) for s in sections)
     whole = stated or _most_common(by_part)
     return Quantization(
-        quant_method=_first(s.text("quant_method") for s in sections) or "modelopt",
+        quant_method=_first(s.text("quant_method") for s in sections) or ("modelopt" if outside else ""),
         weight_format=whole,
         block=_first(_block(s) for s in sections),
         parts=tuple(PartFormat(part=p, weight_format=f) for p, f in sorted(parts.items()) if f != whole),

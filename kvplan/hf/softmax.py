@@ -20,17 +20,18 @@ Maker: TypeAlias = Callable[[Fields, int], Layer]
 def attention(
     fields: Fields, heads: Heads, *, window: int | None = None, chunk: int | None = None
 ) -> GroupedQueryAttention:
-    """One softmax mixer. A window that the context cannot pass bounds nothing, and is left out with a note."""
+    """One softmax mixer. A window that the context cannot pass bounds nothing: it is kept as idle, with a note."""
     context = rope.max_context(fields)
-    if window and context and window >= context:
+    idle = bool(window and context and window >= context)
+    if idle:
         fields.note(f"sliding_window {window} is not below the maximum context {context}: full attention")
-        window = None
     return GroupedQueryAttention(
         num_attention_heads=heads.query,
         num_key_value_heads=heads.kv,
         head_dim=heads.dim,
         v_head_dim=None if heads.v_dim == heads.dim else heads.v_dim,
-        sliding_window=window,
+        sliding_window=None if idle else window,
+        idle_window=window if idle else None,
         attention_chunk_size=chunk,
     )
 
