@@ -36,11 +36,21 @@ class Weight:
     experts: int = 0
     align: int = 1
 
-    def numel_per_rank(self, tp: int, ep: int = 1) -> int:
-        """Elements on the fullest of `tp` ranks, of routed experts on the fullest of `ep` ranks that hold them whole."""
-        if self.experts and ep > 1:
-            return self.numel // self.experts * cdiv(self.experts, ep)
-        return self.numel // self.units * cdiv(round_up(self.units, self.align), tp)
+    @property
+    def name(self) -> str:
+        """Part and module: attention.o_proj."""
+        return f"{self.part}.{self.module}"
+
+    def numel_per_rank(self, tp: int, ep: int = 1, *, tile: tuple[int, int] = (1, 1)) -> int:
+        """Elements on the fullest of `tp` ranks; of routed experts on the fullest of `ep` ranks that hold them whole,
+        each expert's sides (its width, and its columns on a rank) rounded up to multiples of `tile`."""
+        if not self.experts:
+            return self.numel // self.units * cdiv(round_up(self.units, self.align), tp)
+        experts, columns = (cdiv(self.experts, ep), self.units) if ep > 1 else (self.experts, cdiv(self.units, tp))
+        side = self.numel // (self.experts * self.units)
+        return (
+            experts * round_up(side, tile[0] if self.matrix else 1) * round_up(columns, tile[1] if self.matrix else 1)
+        )
 
 
 def linear(

@@ -91,15 +91,43 @@ class Op:
 
 
 @dataclass(frozen=True, slots=True)
+class Load:
+    """One operation at a batch and a context: seconds at peak bandwidth and at peak rate, for each run."""
+
+    kind: Literal["gemm", "attention", "collective"]
+    count: int
+    memory_s: float
+    compute_s: float
+
+    def seconds(self, eff: Efficiency) -> tuple[float, Bound]:
+        """Seconds of all runs under an efficiency, and what binds them."""
+        memory, compute = self.memory_s / eff.bandwidth, self.compute_s / eff.rate
+        floor = eff.floors[self.kind]
+        if memory >= compute:
+            return self.count * max(floor, memory), "memory" if memory > floor else "launch"
+        return self.count * max(floor, compute), "compute" if compute > floor else "launch"
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
-    """One decode step: seconds with their range, which roof took most of the time, and the totals of a rank."""
+    """One decode step: its seconds, which roof took most of them, and a rank's totals for one micro-batch."""
 
     seconds: float
-    low_seconds: float
-    high_seconds: float
     bound: Bound
     read_bytes: int
     flops: int
+    loads: tuple[Load, ...]
+    stages: int
+
+    @property
+    def low_seconds(self) -> float:
+        """With the best efficiencies that were measured."""
+        return self.stages * sum(load.seconds(BEST)[0] for load in self.loads)
+
+    @property
+    def high_seconds(self) -> float:
+        """With the worst."""
+        return self.stages * sum(load.seconds(WORST)[0] for load in self.loads)
 
 
 def query_heads(attention: Attention, tensor: CacheTensor) -> int:
@@ -191,24 +219,6 @@ def peak_flops(gpu: GpuSpec) -> float:
     return gpu.flops_per_s.of("bf16") or gpu.flops_per_s.of("fp16") or 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
-    """One operation at a batch and a context: seconds at peak bandwidth and at peak rate, for each run."""
-
-    kind: Literal["gemm", "attention", "collective"]
-    count: int
-    memory_s: float
-    compute_s: float
-
-    def seconds(self, eff: Efficiency) -> tuple[float, Bound]:
-        """Seconds of all runs under an efficiency, and what binds them."""
-        memory, compute = self.memory_s / eff.bandwidth, self.compute_s / eff.rate
-        floor = eff.floors[self.kind]
-        if memory >= compute:
-            return self.count * max(floor, memory), "memory" if memory > floor else "launch"
-        return self.count * max(floor, compute), "compute" if compute > floor else "launch"
-
-
 def loads(ops: tuple[Op, ...], batch: int, tokens: int, gpu: GpuSpec, parallel: Parallelism) -> tuple[list[Load], int, int]:
     """(loads, bytes, FLOPs) of one step of `batch` sessions; experts serve the sessions of all replicas."""
     bandwidth, rate = gpu.bytes_per_s or 0.0, peak_flops(gpu)
@@ -243,17 +253,14 @@ def decode_step(deployment: Deployment, kv_format: KvFormat, batch: int) -> Step
     ops = operations(deployment.spec, kv_format, parallel)
     found, size, flops = loads(ops, cdiv(batch, parallel.pp), deployment.max_model_len, gpu, parallel)
     by_bound: dict[Bound, float] = {"memory": 0.0, "compute": 0.0, "launch": 0.0}
-    low = high = 0.0
     for load in found:
         seconds, bound = load.seconds(CENTRE)
         by_bound[bound] += seconds
-        low += load.seconds(BEST)[0]
-        high += load.seconds(WORST)[0]
     return Step(
         seconds=parallel.pp * sum(by_bound.values()),
-        low_seconds=parallel.pp * low,
-        high_seconds=parallel.pp * high,
-        bound=max(by_bound, key=lambda bound: by_bound[bound]),
+        bound=max(by_bound, key=by_bound.__getitem__),
         read_bytes=size,
         flops=flops,
+        loads=tuple(found),
+        stages=parallel.pp,
     )

@@ -19,12 +19,14 @@ from kvplan.matrix import Weight, vector
 from kvplan.mlp import MoeMlp
 from kvplan.model import LayerGroup, ModelSpec, OtherWeight
 from kvplan.parallel import Parallelism, stage_layers
-from kvplan.storage import FP16, TORCH_DTYPES, Storage
-from kvplan.weight_formats import UNQUANTIZED, weight_format
+from kvplan.storage import FP16, FP32, TORCH_DTYPES, Storage
+from kvplan.weight_formats import WeightFormat, weight_format
 
 VOCAB_ALIGN = 64
 """Rows that engines pad the vocabulary to (vLLM `DEFAULT_VOCAB_PADDING_SIZE`)."""
 _LAST_STAGE = frozenset({"head", "norm"})
+_ALWAYS_FP32 = frozenset({"hyper_connection"})
+"""Parts that engines keep in fp32 whatever the model's dtype (vLLM `models/deepseek_v4`)."""
 
 
 def layer_weights(spec: ModelSpec, group: LayerGroup) -> Iterator[Weight]:
@@ -46,7 +48,9 @@ def outer_weights(spec: ModelSpec) -> Iterator[Weight]:
 
 def _tables(spec: ModelSpec) -> Iterator[Weight]:
     """The embedding, and the head where it is not the same table."""
-    table = Weight("embedding", spec.vocab_size * spec.hidden_size, spec.vocab_size or 1, matrix=False, align=VOCAB_ALIGN)
+    table = Weight(
+        "embedding", spec.vocab_size * spec.hidden_size, spec.vocab_size or 1, matrix=False, align=VOCAB_ALIGN
+    )
     yield table
     if not spec.tie_word_embeddings:
         yield replace(table, part="head", matrix=True, inputs=spec.hidden_size)
@@ -94,25 +98,28 @@ def params_active(spec: ModelSpec) -> int:
     return params_total(spec) - int(idle)
 
 
-def model_storage(spec: ModelSpec) -> Storage:
-    """How weights that no quantization covers are stored."""
-    return TORCH_DTYPES.get(spec.torch_dtype, FP16)
-
-
 def weight_storage(spec: ModelSpec, weight: Weight) -> Storage:
     """How one weight is stored: in the checkpoint's format for its part, or in the model's dtype."""
+    return _format(spec, weight).storage
+
+
+def _format(spec: ModelSpec, weight: Weight) -> WeightFormat:
+    if weight.part in _ALWAYS_FP32:
+        return WeightFormat(FP32)
     quantization = spec.quantization
-    if quantization is None or not weight.matrix or weight.part in quantization.unquantized:
-        return model_storage(spec)
-    own = {p.part: p.weight_format for p in quantization.parts}.get(weight.part)
-    name = own or (None if weight.part == "head" else quantization.weight_format)
-    return weight_format(name, where=f"{spec.name}: ").storage if name else model_storage(spec)
+    own = WeightFormat(TORCH_DTYPES.get(spec.torch_dtype, FP16))
+    if quantization is None or not weight.matrix or {weight.part, weight.name} & set(quantization.unquantized):
+        return own
+    formats = {p.part: p.weight_format for p in quantization.parts}
+    name = formats.get(weight.part) or (None if weight.part == "head" else quantization.weight_format)
+    return weight_format(name, where=f"{spec.name}: ") if name else own
 
 
 def rank_bytes_of(spec: ModelSpec, weight: Weight, parallel: Parallelism) -> int:
     """Bytes of one weight on the fullest rank, scales included; experts stay whole under expert parallelism."""
-    numel = weight.numel_per_rank(parallel.tp, parallel.ep)
-    storage = weight_storage(spec, weight)
+    chosen = _format(spec, weight)
+    numel = weight.numel_per_rank(parallel.tp, parallel.ep, tile=chosen.expert_tile)
+    storage = chosen.storage
     if weight.inputs and storage.scale_bits and storage.group is None:
         return storage.vector_bytes(weight.inputs) * numel // weight.inputs
     return storage.vector_bytes(numel)

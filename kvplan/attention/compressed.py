@@ -101,7 +101,7 @@ class CompressedAttention:
         yield from linear("attention", inner, hidden_size, units=groups, module="o_b_proj")
 
     def _compressor_weights(self, hidden_size: int) -> Iterator[Weight]:
-        """Value and gate of each token, a bias of its place in the group, a norm; copied on every rank."""
+        """Value and gate of each token, a bias of its place in the group, a norm; copied and never quantized."""
         yield from self._fold(hidden_size, self.head_dim)
         if self.index_head_dim and self.index_n_heads:
             dim, heads = self.index_head_dim, self.index_n_heads
@@ -114,7 +114,5 @@ class CompressedAttention:
 
     def _fold(self, hidden_size: int, dim: int) -> Iterator[Weight]:
         width = dim * (1 + self.compressor_overlap)
-        for module in ("wkv", "wgate"):
-            yield from linear("compressor", hidden_size, width, module=module)
-        yield vector("compressor", self.compress_ratio * width)
+        yield vector("compressor", (2 * hidden_size + self.compress_ratio) * width)
         yield vector("norm", dim)

@@ -1,4 +1,4 @@
-"""Structures around the layers: norms that depend on the config, per-layer embeddings, hyper-connections, shared blocks."""
+"""Structures around layers: norms that depend on the config, per-layer embeddings, hyper-connections, shared blocks."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _calls(spec: ModelSpec) -> tuple[int, GroupedQueryAttention | None]:
 
 def _block(fields: Fields, spec: ModelSpec, attention: GroupedQueryAttention) -> Iterator[OtherWeight]:
     """Attention over hidden state and embedding side by side (2 x hidden_size), then a gated MLP."""
-    hidden, inner = spec.hidden_size, fields.need("intermediate_size")
+    hidden, inner = spec.hidden_size, fields.count("intermediate_size") or 0
     heads, dim = attention.num_attention_heads, attention.head_dim
     queries, keys = heads * dim, attention.num_key_value_heads * dim
     yield OtherWeight(part="attention", numel=hidden * (3 * queries + 4 * keys), units=heads)
@@ -132,7 +132,7 @@ def zamba2_blocks(fields: Fields, spec: ModelSpec) -> Iterator[OtherWeight]:
         return
     for _ in range(min(fields.count("num_mem_blocks") or 1, calls)):
         yield from _block(fields, spec, attention)
-    rank, hidden = fields.count("adapter_rank") or 128, spec.hidden_size
-    yield OtherWeight(part="mlp", numel=calls * rank * (hidden + 2 * fields.need("intermediate_size")))
+    rank, hidden, inner = fields.count("adapter_rank") or 128, spec.hidden_size, fields.count("intermediate_size") or 0
+    yield OtherWeight(part="mlp", numel=calls * rank * (hidden + 2 * inner))
     if fields.flag("use_shared_attention_adapter"):
         yield OtherWeight(part="attention", numel=calls * 3 * rank * 4 * hidden)

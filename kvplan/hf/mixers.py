@@ -63,7 +63,7 @@ def mimo_sinks(fields: Fields, attention: Attention) -> Attention:
 def gemma4(fields: Fields, attention: Attention) -> Attention:
     """Gemma 4: in full layers one projection may serve K and V."""
     if isinstance(attention, GroupedQueryAttention) and not attention.sliding_window:
-        return replace(attention, k_is_v=fields.flag("attention_k_eq_v"))
+        return replace(attention, k_is_v=fields.flag("attention_k_eq_v", fields.has("num_global_key_value_heads")))
     return attention
 
 

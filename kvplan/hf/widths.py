@@ -33,19 +33,19 @@ def expanded(fields: Fields, spec: ModelSpec, _layer: int) -> int:
 
 def halved(fields: Fields, _spec: ModelSpec, _layer: int) -> int:
     """Qwen-1 states gate and up projection together."""
-    return fields.need("intermediate_size") // 2
+    return (fields.count("intermediate_size") or 0) // 2
 
 
 def gemma4(fields: Fields, spec: ModelSpec, layer: int) -> int | None:
     """Layers that read another's K and V are twice as wide with `use_double_wide_mlp`."""
-    width = fields.size("intermediate_size")
+    width = fields.optional_size("intermediate_size")
     own = spec.num_hidden_layers - (fields.count("num_kv_shared_layers", 0, least=0) or 0)
     return 2 * width if width and layer >= own and fields.flag("use_double_wide_mlp") else width
 
 
 def lfm2(fields: Fields, spec: ModelSpec, _layer: int) -> int | None:
     """LFM2 takes two thirds of the stated width, rounded up to `block_multiple_of`, as Llama 1 did."""
-    width = fields.size("intermediate_size")
+    width = fields.optional_size("intermediate_size")
     if not width or not fields.flag("block_auto_adjust_ff_dim", spec.model_type == "lfm2"):
         return width
     factor = fields.number("block_ffn_dim_multiplier")
@@ -66,15 +66,17 @@ def decilm(fields: Fields, spec: ModelSpec, layer: int) -> int | None:
 
 def same_shared(fields: Fields, _spec: ModelSpec, moe: MoeMlp) -> MoeMlp:
     """A shared expert, or a dense MLP beside the experts, of `intermediate_size` (Llama 4, Hunyuan, Gemma 4)."""
-    return replace(moe, shared_intermediate_size=fields.need_size("intermediate_size"))
+    return replace(moe, shared_intermediate_size=fields.optional_size("intermediate_size") or 0)
 
 
 def longcat_moe(fields: Fields, _spec: ModelSpec, moe: MoeMlp) -> MoeMlp:
     """LongCat-Flash's experts run beside two dense MLPs (shortcut-connected)."""
-    return replace(moe, shared_intermediate_size=2 * fields.need("ffn_hidden_size"))
+    return replace(moe, shared_intermediate_size=2 * (fields.count("intermediate_size") or 0))
 
 
 def ernie_text_experts(fields: Fields, _spec: ModelSpec, moe: MoeMlp) -> MoeMlp:
     """ERNIE-VL lists the widths of text and of vision experts; a text token chooses among its own."""
-    sizes = fields.sequence("moe_intermediate_size") if isinstance(fields.value("moe_intermediate_size"), list) else None
+    sizes = (
+        fields.sequence("moe_intermediate_size") if isinstance(fields.value("moe_intermediate_size"), list) else None
+    )
     return replace(moe, moe_intermediate_size=sizes[0]) if sizes and isinstance(sizes[0], int) else moe

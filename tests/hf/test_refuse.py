@@ -68,7 +68,7 @@ def test_a_key_that_holds_nothing_changes_nothing(value: Any) -> None:
     ],
 )
 def test_harmless_keys_are_passed_over(more: Config) -> None:
-    assert read(PLAIN | more).layer_groups == read(PLAIN).layer_groups
+    assert [g.tensors() for g in read(PLAIN | more).layer_groups] == [g.tensors() for g in read(PLAIN).layer_groups]
 
 
 @pytest.mark.parametrize(
