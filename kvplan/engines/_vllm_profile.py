@@ -1,8 +1,8 @@
 """The peak of vLLM's profile run, phase by phase, as its source allocates it.
 
 Before the cache is sized, vLLM runs the multimodal encoder, one forward pass of `max_num_batched_tokens` and the
-sampler over `max_num_seqs` sequences. The peak is the larger of pass and sampler; buffers that stay (an encoder's outputs, the
-experts' workspace) stand beside either. Read from `v1/worker/gpu_model_runner.py`, `v1/sample/` and
+sampler over `max_num_seqs` sequences. The peak is the larger of pass and sampler; buffers that stay (an encoder's
+outputs, the experts' workspace) stand beside either. Read from `v1/worker/gpu_model_runner.py`, `v1/sample/` and
 `layers/fused_moe/`; checked against the start-up ledgers of docs/accuracy.
 """
 
