@@ -48,7 +48,9 @@ class Weight:
             return self.numel // self.units * cdiv(round_up(self.units, self.align), tp)
         experts, columns = (cdiv(self.experts, ep), self.units) if ep > 1 else (self.experts, cdiv(self.units, tp))
         side = self.numel // (self.experts * self.units)
-        return experts * round_up(side, tile[0] if self.matrix else 1) * round_up(columns, tile[1] if self.matrix else 1)
+        return (
+            experts * round_up(side, tile[0] if self.matrix else 1) * round_up(columns, tile[1] if self.matrix else 1)
+        )
 
 
 def linear(

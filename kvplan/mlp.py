@@ -37,9 +37,9 @@ class MoeMlp:
     """Routed experts of which `num_experts_per_tok` run for a token, and shared experts that always run.
 
     `shared_intermediate_size`: width of the shared experts together, or of a dense MLP that runs beside the routed ones
-    (Gemma 4, LongCat-Flash). `shared_gate`: a learned gate on the shared experts (Qwen MoE). `router_bias`: a bias per
-    expert in the router or beside it. `bias`: of routed experts (gpt-oss). `expert_hidden_size`: where experts work in a narrower space than the model's
-    (latent MoE of Nemotron-3), with a projection down and one up.
+    (Gemma 4, LongCat-Flash). `bias`: of routed experts (gpt-oss). `shared_gate`: a learned gate on the shared experts
+    (Qwen MoE). `router_bias`: a bias per expert in the router or beside it. `expert_hidden_size`: where experts work in
+    a narrower space than the model's (latent MoE of Nemotron-3), with a projection down and one up.
     """
 
     kind: Literal["moe"] = "moe"

@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache
 
 from kvplan.errors import BadInput, UnknownName
 from kvplan.storage import FP16, FP32, Storage
+
 
 @dataclass(frozen=True, slots=True)
 class WeightFormat:
@@ -40,7 +41,7 @@ FORMATS: Mapping[str, WeightFormat] = {
 _GROUP = re.compile(r"(.+)_g(\d{1,6})")
 
 
-@lru_cache(maxsize=None)
+@cache
 def weight_format(name: str, *, where: str = "") -> WeightFormat:
     """The format of a name; `UnknownName`, with the nearest names, for any other."""
     if name in FORMATS:

@@ -48,7 +48,9 @@ def outer_weights(spec: ModelSpec) -> Iterator[Weight]:
 
 def _tables(spec: ModelSpec) -> Iterator[Weight]:
     """The embedding, and the head where it is not the same table."""
-    table = Weight("embedding", spec.vocab_size * spec.hidden_size, spec.vocab_size or 1, matrix=False, align=VOCAB_ALIGN)
+    table = Weight(
+        "embedding", spec.vocab_size * spec.hidden_size, spec.vocab_size or 1, matrix=False, align=VOCAB_ALIGN
+    )
     yield table
     if not spec.tie_word_embeddings:
         yield replace(table, part="head", matrix=True, inputs=spec.hidden_size)

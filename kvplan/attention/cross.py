@@ -45,7 +45,11 @@ class CrossAttention:
 
     def weights(self, hidden_size: int) -> Iterator[Weight]:
         """Q, K, V and output projections."""
-        for module, heads in (("q", self.num_attention_heads), ("k", self.num_key_value_heads), ("v", self.num_key_value_heads)):
+        for module, heads in (
+            ("q", self.num_attention_heads),
+            ("k", self.num_key_value_heads),
+            ("v", self.num_key_value_heads),
+        ):
             yield from linear(
                 "attention", hidden_size, heads * self.head_dim, units=heads, bias=self.bias, module=f"{module}_proj"
             )

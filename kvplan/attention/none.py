@@ -33,7 +33,7 @@ class NoCache:
         """Nothing."""
         return ()
 
-    def weights(self, hidden_size: int) -> Iterator[Weight]:
+    def weights(self, _hidden_size: int) -> Iterator[Weight]:
         """Nothing; what the layer is instead counts as its MLP."""
         return iter(())
 

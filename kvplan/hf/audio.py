@@ -66,9 +66,12 @@ def qwen3_asr(audio: Fields, spec: ModelSpec) -> Iterator[OtherWeight]:
     for _ in range(3):
         bands = (bands + 1) // 2
     yield from stack(
-        "audio", layers=audio.count("encoder_layers") or 32, width=width, heads=audio.count("encoder_attention_heads") or 20,
+        "audio",
+        layers=audio.count("encoder_layers") or 32,
+        width=width,
         inner=audio.count("encoder_ffn_dim") or 5120,
-    )  # fmt: skip
+        heads=audio.count("encoder_attention_heads") or 20,
+    )
     yield _part(dense(9, channels) + 2 * dense(9 * channels, channels) + channels * bands * width)
     yield _part(2 * width + dense(width, width) + dense(width, audio.count("output_dim") or spec.hidden_size))
 

@@ -1,4 +1,4 @@
-"""Structures around the layers: norms that depend on the config, per-layer embeddings, hyper-connections, shared blocks."""
+"""Structures around layers: norms that depend on the config, per-layer embeddings, hyper-connections, shared blocks."""
 
 from __future__ import annotations
 

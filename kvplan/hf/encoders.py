@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from kvplan.hf import audio, vision
+from kvplan.hf import audio, vision, vision_merged
 from kvplan.hf.fields import Fields
-from kvplan.hf.locate import squash
+from kvplan.hf.locate import DECODER_KEYS, squash
 from kvplan.hf.projectors import PROJECTORS
 from kvplan.hf.speech import speech_weights
 from kvplan.model import ModelSpec, OtherWeight
 
 _NESTING = ("thinker_config",)
 """Objects that hold the encoders of omni models."""
+_COUNTED = frozenset({*DECODER_KEYS, "vision_config", "audio_config", "talker_config", "token2wav_config"})
+_SIZES = frozenset({"hidden_size", "d_model", "embed_dim", "hidden_dim", "num_hidden_layers"})
+_OWN_CLASSES = frozenset({"minicpmv", "minicpmo", "minimax_m3_vl", "internvl_chat", "kimi_vl"})
+"""Wrappers whose encoder is their own class, though the file calls it siglip_vision_model or clip_vision_model."""
 _TAIL = re.compile(r"(_vision|_audio)?(_model|_encoder)?$")
 
 
@@ -24,6 +28,7 @@ def encoder_weights(fields: Fields, top: Fields, spec: ModelSpec) -> Iterator[Ot
     yield from _vision(fields, holder, wrapper_type, spec)
     yield from _audio(fields, holder, wrapper_type, spec)
     yield from speech_weights(top)
+    _note_others(fields, holder)
 
 
 def _kind(section: Fields, wrapper_type: str) -> str:
@@ -45,17 +50,16 @@ def _vision(fields: Fields, holder: Fields, wrapper_type: str, spec: ModelSpec) 
     if section is None:
         return
     wrapper = _known_wrapper(holder, wrapper_type)
-    # a wrapper with an encoder class of its own may still call it by the name of the class that it copies
-    tower = vision.TOWERS.get(wrapper) if wrapper in vision.OWN_CLASSES else None
-    tower = tower or vision.TOWERS.get(_kind(section, wrapper_type))
+    kind = wrapper if wrapper in _OWN_CLASSES else _kind(section, wrapper_type)
+    tower = vision.TOWERS.get(kind) or vision_merged.TOWERS.get(kind)
     if tower is None:
-        fields.note(f"the image encoder ({_kind(section, wrapper_type) or 'unnamed'}) is not counted")
+        fields.note(f"the image encoder ({kind or 'unnamed'}) is not counted")
         return
     yield from tower(section, spec)
     projector = PROJECTORS.get(wrapper)
     if projector is not None:
         yield from projector(holder, section, spec)
-    elif tower not in vision.WITH_PROJECTOR:
+    elif kind not in vision_merged.TOWERS:
         fields.note(f"the projector of images ({wrapper or 'unnamed'}) is not counted")
 
 
@@ -68,3 +72,11 @@ def _audio(fields: Fields, holder: Fields, wrapper_type: str, spec: ModelSpec) -
         fields.note(f"the audio encoder ({_kind(section, wrapper_type) or 'unnamed'}) is not counted")
         return
     yield from tower(section, spec)
+
+
+def _note_others(fields: Fields, holder: Fields) -> None:
+    """A remark for each further object that sizes a network."""
+    for key, value in holder.raw.items():
+        sized = isinstance(value, Mapping) and _SIZES & value.keys()
+        if sized and key.endswith("_config") and key not in _COUNTED:
+            fields.note(f"what {key} describes is not counted")

@@ -97,8 +97,9 @@ class _Reader:
         """An attention kind with its biases, norms and gates."""
         if isinstance(attention, SharedCache):
             source = self.mixer(attention.source)
-            known = isinstance(source, GroupedQueryAttention | MultiHeadLatentAttention)
-            return replace(attention, source=source) if known else attention
+            if isinstance(source, GroupedQueryAttention | MultiHeadLatentAttention):
+                return replace(attention, source=source)
+            return attention
         if isinstance(attention, GroupedQueryAttention):
             attention = self._heads(attention)
         elif isinstance(attention, MultiHeadLatentAttention | CrossAttention):
@@ -124,8 +125,14 @@ class _Reader:
             return self._moe(mlp)
         width = traits.width(self.fields, self.spec, index) if traits.width else mlp and mlp.intermediate_size
         if not width:
+            if not self._may_lack_mlp():
+                self.fields.note("the config does not size every MLP: those are not counted")
             return None
         return DenseMlp(intermediate_size=width, gated=self.flag(traits.gated), bias=self.flag(traits.mlp_bias))
+
+    def _may_lack_mlp(self) -> bool:
+        """Whether the config itself gives layers without one (Nemotron-H, DeciLM)."""
+        return any(self.fields.has(key) for key in ("hybrid_override_pattern", "layers_block_type", "block_configs"))
 
     def _moe(self, mlp: MoeMlp) -> MoeMlp:
         traits = self.traits
@@ -148,7 +155,9 @@ class _Reader:
         if self.flag(traits.head_bias):
             yield OtherWeight(part="head", numel=spec.vocab_size, units=spec.vocab_size or 1)
         if traits.positions is not None and spec.max_position_embeddings:
-            yield OtherWeight(part="position", numel=(spec.max_position_embeddings + traits.positions) * spec.hidden_size)
+            yield OtherWeight(
+                part="position", numel=(spec.max_position_embeddings + traits.positions) * spec.hidden_size
+            )
         for rule in traits.outer:
             yield from rule(self.fields, spec)
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 from kvplan.hf.fields import Fields
 from kvplan.hf.stacks import dense
-from kvplan.hf.vision import part, siglip_sizes
+from kvplan.hf.vision import siglip_sizes
+from kvplan.hf.vit import merged_patches, part
 from kvplan.mlp import DenseMlp
 from kvplan.model import ModelSpec, OtherWeight
 
@@ -153,9 +154,8 @@ def video_llama_3(_top: Fields, vision: Fields, spec: ModelSpec) -> Iterator[Oth
 def minimax_m3(top: Fields, vision: Fields, spec: ModelSpec) -> Iterator[OtherWeight]:
     """Two dense layers for each patch, then two for each fold of four."""
     hidden, inner = spec.hidden_size, top.count("projector_hidden_size") or spec.hidden_size
-    fold = (vision.count("spatial_merge_size") or 2) ** 2
     yield part(dense(_width(vision, 1280), inner) + dense(inner, hidden))
-    yield part(dense(fold * hidden, inner) + dense(inner, hidden))
+    yield part(dense(merged_patches(vision) * hidden, inner) + dense(inner, hidden))
 
 
 def muse(top: Fields, vision: Fields, spec: ModelSpec) -> Iterator[OtherWeight]:
@@ -165,7 +165,7 @@ def muse(top: Fields, vision: Fields, spec: ModelSpec) -> Iterator[OtherWeight]:
 
 
 PROJECTORS: Mapping[str, Projector] = {
-    **dict.fromkeys(("llava", "video_llava"), llava),
+    "llava": llava,
     **dict.fromkeys(("llava_next", "llava_next_video", "llava_onevision"), llava_next),
     "vipllava": vipllava,
     "mistral3": mistral3,

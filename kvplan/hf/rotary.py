@@ -1,7 +1,7 @@
 """Tables of rotary cosines and sines, which engines compute when they load: positions x rotary elements.
 
-A long context makes them large: 2.5 GiB for Llama 4 Scout's 10 M positions. One table for each distinct pair of size and
-base, in the model's dtype; DeepSeek's in fp32 (vLLM `layers/rotary_embedding`).
+A long context makes them large: 2.5 GiB for Llama 4 Scout's 10 M positions. One table for each distinct pair of size
+and base, in the model's dtype; DeepSeek's in fp32 (vLLM `layers/rotary_embedding`).
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from kvplan.attention.none import SharedCache
 from kvplan.hf.fields import Fields
 from kvplan.model import ModelSpec, OtherWeight
 
-_WITHOUT = frozenset(
-    """bloom mpt gpt2 gpt_bigcode gpt_neo openai-gpt opt biogpt xglm jais jamba bart mbart plbart marian pegasus blenderbot
-    m2m_100 whisper t5 mt5 umt5 nemotron_h""".split()
-)
+_WITHOUT_NAMES = """
+    bloom mpt gpt2 gpt_bigcode gpt_neo openai-gpt opt biogpt xglm jais jamba bart mbart plbart marian pegasus blenderbot
+    m2m_100 whisper t5 mt5 umt5 nemotron_h
+"""
+_WITHOUT = frozenset(_WITHOUT_NAMES.split())
 """Learned, relative, computed otherwise, or no positions at all."""
 _HALF = frozenset({"chatglm", "glm", "glm4"})
 _MROPE_POSITIONS = 4
@@ -33,7 +34,9 @@ def rotary_tables(fields: Fields, spec: ModelSpec) -> Iterator[OtherWeight]:
         return
     rope = _sections(fields)
     share = _partial(fields, rope, spec)
-    tables = {key for group in spec.layer_groups for a in group.attention for key in _keys(a, local=_has_local(fields, rope))}
+    tables = {
+        key for group in spec.layer_groups for a in group.attention for key in _keys(a, local=_has_local(fields, rope))
+    }
     for dim, local in sorted(tables):
         positions = context if local else _positions(spec, rope, context)
         width = 2 if _is_fp32(spec) else 1

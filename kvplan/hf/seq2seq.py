@@ -74,8 +74,8 @@ def t5_encoder(fields: Fields, spec: ModelSpec) -> Iterator[OtherWeight]:
     own = next(a for _, a in spec.mixers() if isinstance(a, GroupedQueryAttention))
     layers, heads = fields.one_count("num_layers") or spec.num_hidden_layers, own.num_attention_heads
     yield from stack(
-        "encoder", layers=layers, width=spec.hidden_size, inner=_inner(spec), heads=heads, head_width=heads * own.head_dim,
-        gated=is_gated(fields), attention_biases=0, mlp_bias=False, norm_vectors=1,
+        "encoder", layers=layers, width=spec.hidden_size, inner=_inner(spec), heads=heads,
+        head_width=heads * own.head_dim, gated=is_gated(fields), attention_biases=0, mlp_bias=False, norm_vectors=1,
     )  # fmt: skip
     yield OtherWeight(part="encoder", numel=spec.hidden_size)
     tables = layers + spec.num_hidden_layers if spec.model_type == "umt5" else 2

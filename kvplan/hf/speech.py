@@ -50,7 +50,13 @@ def _diffusion(dit: Fields) -> int:
     width, mel = dit.count("hidden_size") or 1024, dit.count("mel_dim") or 80
     codes, inner = dit.count("emb_dim") or 512, (dit.count("num_attention_heads") or 16) * (dit.count("head_dim") or 64)
     wide = (dit.count("ff_mult") or 2) * width
-    block = dense(width, 6 * width) + 3 * dense(width, inner) + dense(inner, width) + dense(width, wide) + dense(wide, width)
+    block = (
+        dense(width, 6 * width)
+        + 3 * dense(width, inner)
+        + dense(inner, width)
+        + dense(width, wide)
+        + dense(wide, width)
+    )
     speaker = (dit.count("enc_dim") or 128) + (dit.count("enc_emb_dim") or 192)
     ends = dense(256, width) + dense(width, width) + dense(mel + speaker + codes, width)
     table = ((dit.count("num_embeds") or 8193) + 1) * codes

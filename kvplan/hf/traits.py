@@ -88,6 +88,7 @@ _ERNIE = replace(
 )  # fmt: skip
 _HUNYUAN = replace(DEFAULT, qk_norm="head", mlp_bias=False, qk_norm_if=Key("use_qk_norm", True), moe=widths.same_shared)
 _MAMBA = replace(_NO_BIAS, has_mlp=False, norms=1, mixers=mixers.mamba("use_conv_bias", "use_bias"))
+_ZAMBA = replace(_NO_BIAS, has_mlp=False, norms=1, mixers=mixers.zamba, layer=(blocks.zamba_linear,))
 _BAMBA = replace(DEFAULT, mixers=mixers.mamba("mamba_conv_bias", "mamba_proj_bias"))
 _BART = replace(_ALL_BIAS, gated=False, norms=3, norm_bias=True, final_norm=False, width=widths.stated)
 _T5 = replace(_NO_BIAS, gated=seq2seq.is_gated, norms=3, width=widths.stated, outer=(seq2seq.t5_encoder,))
@@ -235,7 +236,9 @@ TRAITS: Mapping[str, Traits] = {
         "lfm2 lfm2_moe",
         replace(_NO_BIAS, qk_norm="head", width=widths.lfm2, mixers=mixers.short_conv),
     ),
-    "lfm3": replace(_NO_BIAS, norms=4, qk_norm="head", mixers=mixers.short_conv, layer=(extras.head_gate("gate", True),)),
+    "lfm3": replace(
+        _NO_BIAS, norms=4, qk_norm="head", mixers=mixers.short_conv, layer=(extras.head_gate("gate", True),)
+    ),
     **_each("llama4 llama4_text", replace(DEFAULT, moe=widths.same_shared)),
     "minimax_m2": replace(DEFAULT, qk_norm="all", qk_norm_if=Key("use_qk_norm", True)),
     **_each(
@@ -259,12 +262,8 @@ TRAITS: Mapping[str, Traits] = {
     "falcon_h1": replace(_BAMBA, mixers=mixers.falcon_h1),
     "jamba": replace(_NO_BIAS, mixers=mixers.jamba),
     **_each("mamba falcon_mamba mamba2", _MAMBA),
-    "zamba": replace(
-        _NO_BIAS, has_mlp=False, norms=1, mixers=mixers.zamba, layer=(blocks.zamba_linear,), outer=(blocks.zamba_block,)
-    ),
-    "zamba2": replace(
-        _NO_BIAS, has_mlp=False, norms=1, mixers=mixers.zamba, layer=(blocks.zamba_linear,), outer=(blocks.zamba2_blocks,)
-    ),
+    "zamba": replace(_ZAMBA, outer=(blocks.zamba_block,)),
+    "zamba2": replace(_ZAMBA, outer=(blocks.zamba2_blocks,)),
     **_each("bart plbart", replace(_BART, positions=2, outer=(extras.embedding_norm, seq2seq.bart_encoder))),
     "mbart": replace(_BART, positions=2, final_norm=True, outer=(extras.embedding_norm, seq2seq.mbart_encoder)),
     **_each("marian", replace(_BART, positions=0, outer=(seq2seq.marian_encoder,))),

@@ -76,5 +76,7 @@ def longcat_moe(fields: Fields, _spec: ModelSpec, moe: MoeMlp) -> MoeMlp:
 
 def ernie_text_experts(fields: Fields, _spec: ModelSpec, moe: MoeMlp) -> MoeMlp:
     """ERNIE-VL lists the widths of text and of vision experts; a text token chooses among its own."""
-    sizes = fields.sequence("moe_intermediate_size") if isinstance(fields.value("moe_intermediate_size"), list) else None
+    sizes = (
+        fields.sequence("moe_intermediate_size") if isinstance(fields.value("moe_intermediate_size"), list) else None
+    )
     return replace(moe, moe_intermediate_size=sizes[0]) if sizes and isinstance(sizes[0], int) else moe
