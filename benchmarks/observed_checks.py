@@ -14,6 +14,7 @@ from typing import Any
 from benchmarks.observed_rows import V0_RELEASES, Row
 from kvplan.budget import Budget
 from kvplan.engines._vllm_memory import weights as weights_line
+from kvplan.engines._vllm_start import start
 from kvplan.engines._vllm_versions import rules
 from kvplan.engines.base import Deployment, Layout
 from kvplan.errors import KvplanError
@@ -261,7 +262,6 @@ def weights(row: Row) -> Weights | None:
     printed, tp = row.get("weights_gib"), row.get("tp")
     if not printed or not tp or row.model is None or row.model.cache_only or row.get("engine") not in UPSTREAM:
         return None
-    for release in row.releases()[-1:]:
-        _, deployment = row.scenario(release).deployment()
-        return Weights(row, printed, weights_line(deployment).bytes)
+    for _, deployment, layout in layouts(row):
+        return Weights(row, printed, weights_line(start(deployment, layout)).bytes)
     return None
