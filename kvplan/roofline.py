@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kvplan.arith import cdiv
 from kvplan.attention import Attention
@@ -90,12 +90,11 @@ class Op:
         return size, flops
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(NamedTuple):
     """One operation at a batch and a context: seconds at peak bandwidth and at peak rate, for each run."""
 
     kind: Literal["gemm", "attention", "collective"]
-    count: int
+    runs: int
     memory_s: float
     compute_s: float
 
@@ -104,8 +103,8 @@ class Load:
         memory, compute = self.memory_s / eff.bandwidth, self.compute_s / eff.rate
         floor = eff.floors[self.kind]
         if memory >= compute:
-            return self.count * max(floor, memory), "memory" if memory > floor else "launch"
-        return self.count * max(floor, compute), "compute" if compute > floor else "launch"
+            return self.runs * max(floor, memory), "memory" if memory > floor else "launch"
+        return self.runs * max(floor, compute), "compute" if compute > floor else "launch"
 
 
 @dataclass(frozen=True, slots=True)
