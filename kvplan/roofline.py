@@ -82,6 +82,8 @@ class Op:
 
     def session(self, tokens: int, dcp: int) -> tuple[int, int]:
         """(bytes, FLOPs) of one session of `tokens` tokens in one run."""
+        if not self.reads:
+            return self.session_bytes, self.flops
         size, flops = self.session_bytes, self.flops
         for read in self.reads:
             slots = int(read.law.slots(cdiv(tokens, dcp) if read.grows else tokens))
@@ -225,7 +227,9 @@ def loads(ops: tuple[Op, ...], batch: int, tokens: int, gpu: GpuSpec, parallel: 
     found, total_bytes, total_flops = [], 0.0, 0
     for op in ops:
         size, flops = op.session(tokens, parallel.dcp)
-        moved = op.weight_bytes + batch * size + _expert_bytes(op, batch * parallel.dp)
+        moved: float = op.weight_bytes + batch * size
+        if op.experts[0]:
+            moved += _expert_bytes(op, batch * parallel.dp)
         if op.kind == "collective":
             found.append(Load(op.kind, op.count, moved / link if link else 0.0, 0.0))
             continue
@@ -237,7 +241,7 @@ def loads(ops: tuple[Op, ...], batch: int, tokens: int, gpu: GpuSpec, parallel: 
 
 def _expert_bytes(op: Op, tokens: int) -> float:
     experts, chosen, size = op.experts
-    return distinct_experts(experts, chosen, tokens) / experts * size if experts else 0.0
+    return distinct_experts(experts, chosen, tokens) / experts * size
 
 
 def decode_step(deployment: Deployment, kv_format: KvFormat, batch: int) -> Step | None:
