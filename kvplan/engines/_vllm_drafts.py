@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from kvplan.model import LayerGroup, ModelSpec
 
 _ONE_LAYER = ("eagle", "eagle3", "mtp")
+_READS_TARGET = "gemma4"
+"""Models whose multi-token prediction reads the target's cache (`Gemma4Proposer._setup_gemma4_kv_sharing`, 0.21)."""
 
 
 def draft_mixers(spec: ModelSpec, speculation: Speculation | None, stage: int) -> tuple[Mixer, ...]:
     """The drafter's layers, on the last stage: an MTP module's, a draft model's, or one as the target's."""
-    if speculation is None or not speculation.keeps_cache:
+    if speculation is None or not speculation.keeps_cache or _reads_target(spec, speculation):
         return ()
     first = spec.num_hidden_layers
     if speculation.draft is not None:
@@ -37,9 +39,15 @@ def is_mtp(speculation: Speculation) -> bool:
     return speculation.method == "mtp" or speculation.method.endswith("_mtp")
 
 
+def _reads_target(spec: ModelSpec, speculation: Speculation) -> bool:
+    return is_mtp(speculation) and spec.model_type.startswith(_READS_TARGET)
+
+
 def assumed(spec: ModelSpec, speculation: Speculation | None) -> str | None:
     """What was taken for granted of a drafter whose layers nobody states; None where nothing was."""
-    if speculation is None or not speculation.keeps_cache or speculation.draft or (is_mtp(speculation) and spec.mtp):
+    if speculation is None or not speculation.keeps_cache or speculation.draft:
+        return None
+    if _reads_target(spec, speculation) or (is_mtp(speculation) and spec.mtp):
         return None
     return f"{speculation.method}: the drafter is taken for one layer with the target's full attention"
 
