@@ -63,7 +63,7 @@ def layer_ranges(indices: Iterable[int]) -> str:
 class OtherWeight:
     """Parameters that no attention kind and no MLP declares: a final norm, learned positions, an encoder, a gate.
 
-    `units`: shares that ranks divide (1: a copy on each). `held`: `checkpoint` where a text engine leaves it out (speech
+    `units`: shares that ranks divide (1: a copy on each). `held`: `checkpoint` where text engines leave it out (speech
     output); `engine` where it is a table that engines compute when they load (rotary cosines), and no parameter.
     """
 
