@@ -135,8 +135,8 @@ def _slack(known: int, how: str) -> int:
     if "+-2%" in how:
         return known // 50
     digits = str(known)
-    step = 10 ** (len(digits) - max(3, len(digits.rstrip("0"))))
-    return max(step // 2, 10 ** (len(digits) - 4))
+    step: int = 10 ** (len(digits) - max(3, len(digits.rstrip("0"))))
+    return max(step // 2, int(10 ** (len(digits) - 4)))
 
 
 def starts(folder: Path) -> Iterator[Loaded]:
