@@ -125,7 +125,7 @@ def by_three_probes(times: Times, _device: Device) -> tuple[Calibration, Sequenc
     t0_s = times[launch]
     bytes_per_s = memory.bytes / max(times[memory] - t0_s, 1e-9)
     flops_per_s = compute.flops / max(times[compute] - t0_s, 1e-9)
-    return Calibration(t0_s, bytes_per_s, flops_per_s, IDEAL, sharpness=math.inf), (launch, memory, compute)
+    return Calibration(t0_s, bytes_per_s, flops_per_s, IDEAL), (launch, memory, compute)
 
 
 def by_probes(without: Sequence[str] = (), forms: Callable[[Device], Iterable[KernelForm]] = forms_of) -> Model:

@@ -14,6 +14,7 @@ from typing import Any
 from benchmarks.observed_rows import V0_RELEASES, Row
 from kvplan.budget import Budget
 from kvplan.engines._vllm_memory import weights as weights_line
+from kvplan.engines._vllm_start import start
 from kvplan.engines._vllm_versions import rules
 from kvplan.engines.base import Deployment, Layout
 from kvplan.errors import KvplanError
@@ -217,19 +218,26 @@ def _capacity(row: Row, layout: Any, pool_bytes: int) -> dict[str, float]:
     return {"tokens": tokens, "blocks": tokens // layout.block_size, "concurrency": tokens / layout.max_model_len}
 
 
-def pool(row: Row) -> PoolCheck | None:
-    """For rows of upstream engines that state what the budget needs.
-
-    That is the release, or log lines of the old vLLM; a model whose weights are known; memory; the fraction, unless the
-    engine has one default; TP; no drafter of unknown weights.
-    """
+def pool_gap(row: Row) -> str:
+    """What a row lacks for a budget to be made and compared; nothing where it states enough."""
     fraction = row.get("gpu_memory_utilization") or row.get("mem_fraction_static") or row.engine != "sglang"
-    known = row.model is not None and not row.model.cache_only and row.memory_known and fraction
-    if not known or row.get("engine") not in UPSTREAM or not row.pool_bytes or "tp" in (row.get("inferred") or ()):
-        return None
-    if row.unknown_drafter or (row.engine == "vllm" and (len(row.releases()) > 2 or _other_rank_of_v0(row))):
-        return None
-    for release, deployment, layout in layouts(row):
+    gaps = (
+        ("a fork, a plug-in or an engine without a budget", row.get("engine") not in UPSTREAM),
+        ("no pool printed", not row.pool_bytes),
+        ("model, or the copy that was loaded, not known", row.model is None or row.model.cache_only),
+        ("GPU memory not stated", not row.memory_known),
+        ("memory fraction not stated", not fraction),
+        ("number of ranks not stated", "tp" in (row.get("inferred") or ())),
+        ("release not stated", row.engine == "vllm" and len(row.releases()) > len(V0_RELEASES)),
+        ("a drafter of unknown weights", row.unknown_drafter),
+        ("memory of a rank that does not sample", row.engine == "vllm" and _other_rank_of_v0(row)),
+    )
+    return next((reason for reason, lacks in gaps if lacks), "")
+
+
+def pool(row: Row) -> PoolCheck | None:
+    """For rows that state what a budget needs."""
+    for release, deployment, layout in () if pool_gap(row) else layouts(row):
         engine, _ = row.scenario(release).deployment()
         return PoolCheck(row, release, _binding_pool(row, layout), engine.budget(deployment, layout, {}))
     return None
@@ -261,7 +269,6 @@ def weights(row: Row) -> Weights | None:
     printed, tp = row.get("weights_gib"), row.get("tp")
     if not printed or not tp or row.model is None or row.model.cache_only or row.get("engine") not in UPSTREAM:
         return None
-    for release in row.releases()[-1:]:
-        _, deployment = row.scenario(release).deployment()
-        return Weights(row, printed, weights_line(deployment).bytes)
+    for _, deployment, layout in layouts(row):
+        return Weights(row, printed, weights_line(start(deployment, layout)).bytes)
     return None

@@ -30,8 +30,6 @@ _L2_SHARE = 0.9
 """Of the L2, what a cache that is read again may fill: queries, partials and hashing take the rest."""
 _L2_EDGE = 8
 """How sharply hits end there (exponent)."""
-_FLOOR_EDGE = 12
-"""How sharply a launch-bound time turns into a kernel-bound one (exponent)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +124,8 @@ class Calibration:
 
     `item_s`: start and end of a work item. `split_s`: for each part that the reduction merges. `cold_s`: start of a
     read that the L2 does not hold. `floor_s`: what launching takes, whatever is launched. `io_bytes_per_s`: queries
-    and outputs; `l2_bytes_per_s`: caches and partials that rest in the L2; None: as `bytes_per_s`. `sharpness`:
-    exponent of the meeting of reading and arithmetic, infinite for a hard maximum. `work_factors`: (num_heads, factor),
-    ascending: kernels chosen by head count, interpolated between.
+    and outputs; `l2_bytes_per_s`: caches and partials that rest in the L2; None: as `bytes_per_s`. `work_factors`:
+    (num_heads, factor), ascending: kernels chosen by head count, interpolated between.
     """
 
     t0_s: float
@@ -141,7 +138,6 @@ class Calibration:
     floor_s: float = 0.0
     io_bytes_per_s: float | None = None
     l2_bytes_per_s: float | None = None
-    sharpness: float = 8.0
     work_factors: tuple[tuple[int, float], ...] = ()
 
 
@@ -217,7 +213,7 @@ def seconds(load: Load, calibration: Calibration) -> float:
         + load.splits * calibration.split_s
         + (1 - load.resident) * calibration.cold_s
     )
-    return _meet(kernel_s, calibration.floor_s, _FLOOR_EDGE)
+    return max(kernel_s, calibration.floor_s)
 
 
 def _work_s(load: Load, calibration: Calibration, bytes_per_s: float, l2_bytes_per_s: float) -> float:
@@ -226,15 +222,7 @@ def _work_s(load: Load, calibration: Calibration, bytes_per_s: float, l2_bytes_p
     if not calibration.form.overlap:
         return load.kv_bytes / bytes_per_s + arithmetic_s
     reading_s = load.kv_bytes * ((1 - load.resident) / bytes_per_s + load.resident / l2_bytes_per_s)
-    return _meet(reading_s, arithmetic_s, calibration.sharpness)
-
-
-def _meet(a: float, b: float, sharpness: float) -> float:
-    """max(a, b) with its edge rounded: the p-norm."""
-    high, low = max(a, b), min(a, b)
-    if low <= 0 or math.isinf(sharpness):
-        return high
-    return float(high * (1 + (low / high) ** sharpness) ** (1 / sharpness))
+    return max(reading_s, arithmetic_s)
 
 
 def _factor(num_heads: int, work_factors: tuple[tuple[int, float], ...]) -> float:
@@ -259,4 +247,4 @@ def datasheet(device: Device) -> Calibration:
     if device.bytes_per_s is None or device.flops_per_s is None:
         raise BadInput("device: its peak bandwidth or arithmetic rate is unknown, so it has no datasheet roofline")
     form = KernelForm(row_tile=1, splits=1, schedule="ideal", overlap=device.overlap)
-    return Calibration(0.0, device.bytes_per_s, device.flops_per_s, form, sharpness=math.inf)
+    return Calibration(0.0, device.bytes_per_s, device.flops_per_s, form)

@@ -63,7 +63,7 @@ def layer_ranges(indices: Iterable[int]) -> str:
 class OtherWeight:
     """Parameters that no attention kind and no MLP declares: a final norm, learned positions, an encoder, a gate.
 
-    `units`: shares that ranks divide (1: a copy on each). `held`: `checkpoint` where a text engine leaves it out (speech
+    `units`: shares that ranks divide (1: a copy on each). `held`: `checkpoint` where text engines leave it out (speech
     output); `engine` where it is a table that engines compute when they load (rotary cosines), and no parameter.
     """
 
@@ -296,12 +296,21 @@ class Line:
 
 def cost_line(spec: ModelSpec, tokens: int, kv_format: KvFormat, parallel: Parallelism) -> Line:
     """Slope, and states plus windows as full as they are at `tokens`, on the rank that holds most."""
-    stages = profiles(spec, kv_format, parallel)
-    fullest = stages[0] if len(stages) == 1 else max(stages, key=lambda p: profile_bytes(p, tokens, parallel.dcp))
-    fixed = profile_bytes(tuple(t for t in fullest if not t.grows), tokens)
-    return Line(_slope(fullest) / parallel.dcp, int(fixed))
+    lines = _stage_lines(spec, kv_format, parallel)
+    slope, fixed, _ = lines[0] if len(lines) == 1 else max(lines, key=lambda x: profile_bytes(x[2], tokens, parallel.dcp))
+    return Line(slope, int(profile_bytes(fixed, tokens)))
 
 
 @lru_cache(maxsize=4096)
-def _slope(profile: Profile) -> Fraction:
-    return sum((t.bytes_per_slot * t.law.slots_per_token() for t in profile), Fraction(0))
+def _stage_lines(
+    spec: ModelSpec, kv_format: KvFormat, parallel: Parallelism
+) -> tuple[tuple[Fraction, Profile, Profile], ...]:
+    """(slope, terms that do not grow, all terms) of every pipeline stage."""
+    return tuple(
+        (
+            sum((t.bytes_per_slot * t.law.slots_per_token() for t in profile), Fraction(0)) / parallel.dcp,
+            tuple(t for t in profile if not t.grows),
+            profile,
+        )
+        for profile in profiles(spec, kv_format, parallel)
+    )

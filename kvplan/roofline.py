@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kvplan.arith import cdiv
 from kvplan.attention import Attention
@@ -82,6 +82,8 @@ class Op:
 
     def session(self, tokens: int, dcp: int) -> tuple[int, int]:
         """(bytes, FLOPs) of one session of `tokens` tokens in one run."""
+        if not self.reads:
+            return self.session_bytes, self.flops
         size, flops = self.session_bytes, self.flops
         for read in self.reads:
             slots = int(read.law.slots(cdiv(tokens, dcp) if read.grows else tokens))
@@ -90,12 +92,11 @@ class Op:
         return size, flops
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(NamedTuple):
     """One operation at a batch and a context: seconds at peak bandwidth and at peak rate, for each run."""
 
     kind: Literal["gemm", "attention", "collective"]
-    count: int
+    runs: int
     memory_s: float
     compute_s: float
 
@@ -104,8 +105,8 @@ class Load:
         memory, compute = self.memory_s / eff.bandwidth, self.compute_s / eff.rate
         floor = eff.floors[self.kind]
         if memory >= compute:
-            return self.count * max(floor, memory), "memory" if memory > floor else "launch"
-        return self.count * max(floor, compute), "compute" if compute > floor else "launch"
+            return self.runs * max(floor, memory), "memory" if memory > floor else "launch"
+        return self.runs * max(floor, compute), "compute" if compute > floor else "launch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +227,9 @@ def loads(ops: tuple[Op, ...], batch: int, tokens: int, gpu: GpuSpec, parallel: 
     found, total_bytes, total_flops = [], 0.0, 0
     for op in ops:
         size, flops = op.session(tokens, parallel.dcp)
-        moved = op.weight_bytes + batch * size + _expert_bytes(op, batch * parallel.dp)
+        moved: float = op.weight_bytes + batch * size
+        if op.experts[0]:
+            moved += _expert_bytes(op, batch * parallel.dp)
         if op.kind == "collective":
             found.append(Load(op.kind, op.count, moved / link if link else 0.0, 0.0))
             continue
@@ -238,7 +241,7 @@ def loads(ops: tuple[Op, ...], batch: int, tokens: int, gpu: GpuSpec, parallel: 
 
 def _expert_bytes(op: Op, tokens: int) -> float:
     experts, chosen, size = op.experts
-    return distinct_experts(experts, chosen, tokens) / experts * size if experts else 0.0
+    return distinct_experts(experts, chosen, tokens) / experts * size
 
 
 def decode_step(deployment: Deployment, kv_format: KvFormat, batch: int) -> Step | None:

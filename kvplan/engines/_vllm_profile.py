@@ -1,8 +1,8 @@
 """The peak of vLLM's profile run, phase by phase, as its source allocates it.
 
 Before the cache is sized, vLLM runs the multimodal encoder, one forward pass of `max_num_batched_tokens` and the
-sampler over `max_num_seqs` sequences. The peak is the larger of pass and sampler; buffers that stay (an encoder's outputs, the
-experts' workspace) stand beside either. Read from `v1/worker/gpu_model_runner.py`, `v1/sample/` and
+sampler over `max_num_seqs` sequences. The peak is the larger of pass and sampler; buffers that stay (an encoder's
+outputs, the experts' workspace) stand beside either. Read from `v1/worker/gpu_model_runner.py`, `v1/sample/` and
 `layers/fused_moe/`; checked against the start-up ledgers of docs/accuracy.
 """
 
@@ -11,14 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from kvplan.engines._vllm_start import is_multimodal, weight_formats
 from kvplan.mlp import DenseMlp, Mlp, MoeMlp
-from kvplan.storage import FP16, TORCH_DTYPES
 from kvplan.units import MIB
 
 if TYPE_CHECKING:
-    from kvplan.engines._vllm_versions import Rules
-    from kvplan.engines.base import Deployment, Layout
-    from kvplan.model import ModelSpec
+    from kvplan.engines._vllm_start import Start
 
 PROBABILITY_BYTES = 12
 """Per vocabulary entry and sequence beside the logits: their fp32 copy, probabilities, and the noise that they are
@@ -58,52 +56,41 @@ class Peak:
         return self.phase_bytes + self.workspace_bytes + self.encoder_bytes
 
 
-def profile_peak(deployment: Deployment, layout: Layout, rules: Rules) -> Peak:
+def profile_peak(start: Start) -> Peak:
     """The peak on the rank that binds: of pipeline stages the last, which samples."""
-    sampler = sampler_bytes(deployment, layout, rules)
-    workspace = expert_workspace_bytes(deployment, layout.max_num_batched_tokens, rules)
-    forward = forward_bytes(deployment, layout.max_num_batched_tokens, rules)
-    if not rules.keeps_expert_workspace:
+    sampler, forward, workspace = sampler_bytes(start), forward_bytes(start), expert_workspace_bytes(start)
+    if not start.rules.keeps_expert_workspace:
         forward, workspace = forward + workspace, 0
+    major = (start.gpu.compute_capability or (0, 0))[0]
     return Peak(
         phase="sampler" if sampler >= forward else "forward pass",
-        phase_bytes=max(sampler, forward) + cublas_bytes(deployment),
+        phase_bytes=max(sampler, forward) + CUBLAS_BYTES.get(major, OLD_CUBLAS_BYTES),
         workspace_bytes=workspace,
-        encoder_bytes=encoder_bytes(deployment, layout.max_num_batched_tokens),
+        encoder_bytes=encoder_bytes(start),
     )
 
 
-def model_itemsize(deployment: Deployment) -> int:
-    """Bytes of one element of the model's dtype."""
-    asked = deployment.engine_args.get("dtype") or "auto"
-    name = deployment.spec.torch_dtype if asked == "auto" else asked
-    return TORCH_DTYPES.get(name, FP16).bits // 8
-
-
-def sampler_bytes(deployment: Deployment, layout: Layout, rules: Rules) -> int:
+def sampler_bytes(start: Start) -> int:
     """Logits of all sequences with what top-p and sampling put beside them; hidden states of the pass before."""
-    spec, size = deployment.spec, model_itemsize(deployment)
-    sequences = min(layout.max_num_seqs, layout.max_num_batched_tokens)
-    per_entry = size + (SORT_BYTES if rules.top_p == "sorted" else PROBABILITY_BYTES)
-    if deployment.engine_args.get("speculative_config"):
+    vocab, sequences, top_p = start.spec.vocab_size, min(start.sequences, start.tokens), start.rules.top_p
+    per_entry = start.itemsize + (SORT_BYTES if top_p == "sorted" else PROBABILITY_BYTES)
+    if start.drafts:
         per_entry += SPECULATION_BYTES
-    mask = _mask_rows(deployment, sequences) * spec.vocab_size * 4 if rules.top_p == "masked" else 0
-    hidden = size * spec.hidden_size * (layout.max_num_batched_tokens + 2 * sequences)
-    return per_entry * spec.vocab_size * sequences + mask + hidden
+    mask = _mask_rows(start, sequences) * vocab * 4 if top_p == "masked" else 0
+    hidden = start.itemsize * start.spec.hidden_size * (start.tokens + 2 * sequences)
+    return per_entry * vocab * sequences + mask + hidden
 
 
-def _mask_rows(deployment: Deployment, sequences: int) -> int:
+def _mask_rows(start: Start, sequences: int) -> int:
     """Rows of the Triton kernel's buffer: one per multiprocessor (`topk_topp_triton.py`)."""
-    return min(deployment.gpu.sm_count or 128, 1 << max(0, sequences - 1).bit_length())
+    return min(start.gpu.sm_count or 128, 1 << max(0, sequences - 1).bit_length())
 
 
-def forward_bytes(deployment: Deployment, tokens: int, rules: Rules) -> int:
+def forward_bytes(start: Start) -> int:
     """Hidden states and the widest dense MLP's gate, up and product of one layer."""
-    spec, tp = deployment.spec, deployment.parallel.tp
-    eager = rules.engine_core == "v0" or deployment.engine_args.get("enforce_eager")
-    widths = EAGER_WIDTHS if eager else COMPILED_WIDTHS
-    widest = max((_dense_width(g.mlp) for g in spec.layer_groups if g.mlp), default=0)
-    return model_itemsize(deployment) * tokens * (widths * spec.hidden_size + 3 * -(-widest // tp))
+    widths = EAGER_WIDTHS if start.eager or start.rules.engine_core == "v0" else COMPILED_WIDTHS
+    widest = max((_dense_width(g.mlp) for g in start.spec.layer_groups if g.mlp), default=0)
+    return start.itemsize * start.tokens * (widths * start.spec.hidden_size + 3 * -(-widest // start.parallel.tp))
 
 
 def _dense_width(mlp: Mlp) -> int:
@@ -111,53 +98,32 @@ def _dense_width(mlp: Mlp) -> int:
     return mlp.intermediate_size if isinstance(mlp, DenseMlp) else mlp.shared_intermediate_size
 
 
-def expert_workspace_bytes(deployment: Deployment, tokens: int, rules: Rules) -> int:
+def expert_workspace_bytes(start: Start) -> int:
     """The two scratch tensors of fused experts: a row for each token and chosen expert.
 
     One is max(gate and up, width) wide, the other max(inner, width): `workspace_shapes` of `fused_moe.py`,
-    `deep_gemm_moe.py`, `marlin_moe.py` and `cutlass_moe.py`.
-
-    With data and expert parallelism a rank's experts see the tokens of all replicas; until 0.18 kernels took them in
-    chunks. FP4 kernels, and those of TensorRT-LLM on data-centre Blackwell, bring their own scratch.
+    `deep_gemm_moe.py`, `marlin_moe.py` and `cutlass_moe.py`. With data and expert parallelism a rank's experts see the
+    tokens of all replicas; until 0.17 kernels took them in chunks. FP4 kernels, and those of TensorRT-LLM on
+    data-centre Blackwell, bring their own scratch.
     """
-    parallel = deployment.parallel
-    formats = weight_formats(deployment.spec)
-    if formats & {"mxfp4", "nvfp4"} or (formats and (deployment.gpu.compute_capability or (0, 0))[0] == 10):
+    formats, parallel = weight_formats(start.spec), start.parallel
+    if formats & {"mxfp4", "nvfp4"} or (formats and (start.gpu.compute_capability or (0, 0))[0] == 10):
         return 0
-    rows = (_expert_row(deployment, g.mlp) for g in deployment.spec.layer_groups if isinstance(g.mlp, MoeMlp))
-    seen = tokens * parallel.dp if parallel.ep > 1 else tokens
-    return model_itemsize(deployment) * min(seen, rules.expert_chunk_tokens or seen) * max(rows, default=0)
+    row = max((_expert_row(start, g.mlp) for g in start.spec.layer_groups if isinstance(g.mlp, MoeMlp)), default=0)
+    seen = start.tokens * parallel.dp if parallel.ep > 1 else start.tokens
+    return start.itemsize * min(seen, start.rules.expert_chunk_tokens or seen) * row
 
 
-def weight_formats(spec: ModelSpec) -> set[str]:
-    """Formats that any part of a quantized checkpoint is stored in."""
-    quantization = spec.quantization
-    if quantization is None:
-        return set()
-    return {f for f in (quantization.weight_format, *(p.weight_format for p in quantization.parts)) if f}
-
-
-def _expert_row(deployment: Deployment, mlp: MoeMlp) -> int:
+def _expert_row(start: Start, mlp: MoeMlp) -> int:
     """Elements of both tensors for one token; experts stay whole under expert parallelism."""
-    shares = 1 if deployment.parallel.ep > 1 else deployment.parallel.tp
-    inner, width = -(-mlp.moe_intermediate_size // shares), mlp.expert_hidden_size or deployment.spec.hidden_size
+    shares = 1 if start.parallel.ep > 1 else start.parallel.tp
+    inner, width = -(-mlp.moe_intermediate_size // shares), mlp.expert_hidden_size or start.spec.hidden_size
     gates = 2 if mlp.gated else 1
     return mlp.num_experts_per_tok * (max(gates * inner, width) + max(inner, width))
 
 
-def is_multimodal(spec: ModelSpec) -> bool:
-    """Whether an encoder stands before the decoder: by its weights, or by the name of the class."""
-    encoders = any(w.part in {"vision", "audio", "encoder"} for w in spec.other_weights)
-    return encoders or (spec.architecture or "").endswith("ForConditionalGeneration")
-
-
-def encoder_bytes(deployment: Deployment, tokens: int) -> int:
+def encoder_bytes(start: Start) -> int:
     """Pixels and outputs of as many images as one step takes; both live until the run ends."""
-    if not is_multimodal(deployment.spec) or deployment.engine_args.get("language_model_only"):
+    if not start.encodes or not is_multimodal(start.spec):
         return 0
-    return tokens * (IMAGE_BYTES_PER_TOKEN + 2 * deployment.spec.hidden_size)
-
-
-def cublas_bytes(deployment: Deployment) -> int:
-    """cuBLAS's workspace."""
-    return CUBLAS_BYTES.get((deployment.gpu.compute_capability or (0, 0))[0], OLD_CUBLAS_BYTES)
+    return start.tokens * (IMAGE_BYTES_PER_TOKEN + 2 * start.spec.hidden_size)

@@ -62,6 +62,17 @@ def head_layer_norms(key: str, default: bool) -> LayerRule:
     return rule
 
 
+def rwkv_channel_mix(fields: Fields, spec: ModelSpec, _group: LayerGroup) -> Iterator[OtherWeight]:
+    """RWKV's receptance of the channel mix; in version 6 the low-rank shifts and decays too (arXiv 2404.05892)."""
+    hidden = spec.hidden_size
+    yield OtherWeight(part="mlp", numel=hidden**2)
+    if spec.model_type == "rwkv6":
+        shift, decay = (64, 128) if hidden >= 4096 else (32, 64)
+        yield OtherWeight(part="mixer", numel=2 * hidden * (5 * shift + decay))
+    if spec.model_type == "rwkv7":
+        fields.note("the low-rank adapters of RWKV-7 are not counted")
+
+
 def xielu(_fields: Fields, _spec: ModelSpec, _group: LayerGroup) -> Iterator[OtherWeight]:
     """The two learned slopes of Apertus's activation."""
     yield OtherWeight(part="mlp", numel=2)

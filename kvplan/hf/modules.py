@@ -16,11 +16,15 @@ _SKIPPED_KEYS = ("modules_to_not_convert", "ignore", "exclude_modules", "ignored
 _PARTS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (part, re.compile(words))
     for part, words in (
-        ("", r"visual|vision|merger|projector|audio|mtp|embed|head|eh_proj|norm|bias|gate$|router|base$|_fn$|_scale$"),
+        (
+            "",
+            r"visual|vision|merger|projector|audio|mtp|embed|head|eh_proj|norm|bias|gate$|router|base$|_fn$|_scale$"
+            r"|conv1d|in_proj_(a|b|ba)$",
+        ),
         ("shared_experts", r"shared_expert"),
         ("experts", r"experts"),
         ("indexer", r"indexer|index_"),
-        ("mixer", r"linear_attn|mamba|mixer\.(in|out)_proj|f_a_proj|A_log|conv1d"),
+        ("mixer", r"linear_attn|mamba|mixer\.(in|out)_proj|f_a_proj|A_log"),
         ("attention", r"attn|attention|mixer\.[qkvo]_proj"),
         ("mlp", r"mlp|ffn|feed_forward"),
     )

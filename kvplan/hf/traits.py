@@ -262,6 +262,13 @@ TRAITS: Mapping[str, Traits] = {
     "falcon_h1": replace(_BAMBA, mixers=mixers.falcon_h1),
     "jamba": replace(_NO_BIAS, mixers=mixers.jamba),
     **_each("mamba falcon_mamba mamba2", _MAMBA),
+    **_each(
+        "rwkv5 rwkv6 rwkv7",
+        replace(
+            _NO_BIAS, gated=False, norm_bias=True, width=widths.rwkv, layer=(extras.rwkv_channel_mix,),
+            outer=(extras.embedding_norm,),
+        ),
+    ),
     "zamba": replace(_ZAMBA, outer=(blocks.zamba_block,)),
     "zamba2": replace(_ZAMBA, outer=(blocks.zamba2_blocks,)),
     **_each("bart plbart", replace(_BART, positions=2, outer=(extras.embedding_norm, seq2seq.bart_encoder))),

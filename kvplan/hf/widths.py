@@ -21,6 +21,11 @@ def four_times(fields: Fields, spec: ModelSpec, _layer: int) -> int:
     return fields.count("intermediate_size") or 4 * spec.hidden_size
 
 
+def rwkv(fields: Fields, spec: ModelSpec, _layer: int) -> int:
+    """RWKV: 3.5 x hidden_size, rounded down to 32, unless the file says otherwise."""
+    return fields.count("intermediate_size") or int(spec.hidden_size * 3.5) // 32 * 32
+
+
 def multiple(fields: Fields, spec: ModelSpec, _layer: int) -> int:
     """`intermediate_multiple_size` x hidden_size (GPT-NeoX Japanese)."""
     return (fields.count("intermediate_multiple_size") or 4) * spec.hidden_size

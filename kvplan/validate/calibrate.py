@@ -121,7 +121,8 @@ def fit(
     for shape, time_s in probes:
         if not (math.isfinite(time_s) and time_s > 0):
             raise BadInput(f"probes: {time_s} s at {shape} is no time")
-    fits = [_fit_form(probes, device, form, without) for form in forms or forms_of(device)]
+    candidates = forms_of(device) if forms is None else forms
+    fits = [_fit_form(probes, device, form, without) for form in candidates]
     return min(fits, key=lambda found: found[0])[1]
 
 
@@ -150,7 +151,7 @@ def _priors(probes: Sequence[tuple[DecodeShape, float]], device: Device, form: K
         _Prior("item_s", 5e-6, 1.0),
         _Prior("split_s", 40e-9, 0.7),
         _Prior("cold_s", 6e-6, 0.7),
-        _Prior("floor_s", 0.7 * fastest_s, 1.0),
+        _Prior("floor_s", fastest_s, 1.0),
         _Prior("io_bytes_per_s", 0.5 * (device.bytes_per_s or bytes_per_s), 0.7),
         _Prior("l2_bytes_per_s", 40e9 * device.sm_count, 0.5),
     ]
@@ -180,12 +181,11 @@ class _Problem:
         calibration = self.calibration(x)
         times = np.array([seconds(load, calibration) for load in self.loads])
         errors = (np.log(times) - self.log_times) / scale
-        centres = np.log([p.centre for p in self.priors] + [1.0] * len(self.heads))
         sigmas = np.array([p.sigma for p in self.priors] + [_FACTOR_SIGMA] * len(self.heads))
-        return np.concatenate([np.sign(errors) * np.sqrt(np.log1p(errors**2)), (x - centres) / sigmas])
+        return np.concatenate([np.sign(errors) * np.sqrt(np.log1p(errors**2)), (x - self.expected()) / sigmas])
 
-    def start(self) -> Vector:
-        """What was expected."""
+    def expected(self) -> Vector:
+        """Where the priors have their centres; the fit starts there."""
         import numpy as np
 
         return np.log([p.centre for p in self.priors] + [1.0] * len(self.heads))
@@ -204,7 +204,7 @@ def _fit_form(
         priors=[p for p in _priors(probes, device, form) if p.name not in without],
         heads=_factor_heads(probes, device, without),
     )
-    x, cost = problem.start(), math.inf
+    x, cost = problem.expected(), math.inf
     for scale in _OUTLIERS:
         x, cost = _least_squares(problem, scale, x)
     return cost, problem.calibration(x)

@@ -26,7 +26,7 @@ class Effort:
 _CPU, _GPU = Extent(2, 1026), Extent(8, 8194)
 """Two tokens past a whole number of blocks, so that the last decode steps open a new one."""
 EFFORTS = {
-    ("cpu", "quick"): Effort(17.5, 0.6, 0.08, 0.3, 64 * MIB, Extent(1, 1026), ("bf16",)),
+    ("cpu", "quick"): Effort(16, 0.6, 0.08, 0.3, 64 * MIB, Extent(1, 1026), ("bf16",)),
     ("cpu", "default"): Effort(85, 5.0, 0.6, 4.0, 256 * MIB, _CPU, ("bf16",)),
     ("cpu", "full"): Effort(290, 15.0, 2.5, 15.0, GIB, _CPU, ("bf16",)),
     ("cuda", "quick"): Effort(17, 1.0, 0.05, 0.5, GIB, Extent(4, 4098), ("bf16",)),

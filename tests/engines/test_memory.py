@@ -57,8 +57,8 @@ def activation(model: str, **options: Any) -> float:
 
 PRINTED = (
     ("llama-3.1-8b", 1, 1.89), ("qwen3-8b", 1, 2.21), ("phi-4", 1, 1.52), ("qwen2.5-72b", 2, 2.29),
-    ("gpt-oss-20b", 1, 2.87), ("mixtral-8x7b", 2, 1.21), ("deepseek-v2-lite", 1, 1.93), ("qwen3-30b-a3b", 1, 2.68), ("gemma-2-2b", 1, 3.62),
-    ("gemma-2-27b", 1, 3.66),
+    ("gpt-oss-20b", 1, 2.87), ("mixtral-8x7b", 2, 1.21), ("deepseek-v2-lite", 1, 1.93),
+    ("qwen3-30b-a3b", 1, 2.68), ("gemma-2-2b", 1, 3.62), ("gemma-2-27b", 1, 3.66),
 )  # fmt: skip
 """(model, TP, activation peak in GiB) of vLLM 0.19 on H100: https://github.com/llm-d-incubation/llm-d-planner/pull/205."""
 
@@ -82,13 +82,19 @@ def test_sorting_the_vocabulary_costs_more_than_masking_it() -> None:
 
 
 def test_the_old_engine_prefills_whole_prompts() -> None:
-    """By 110 kB a token: Llama-3.1-8B peaks at 17.06 GiB with 20,000 tokens, at 17.98 with 29,000 (vllm issue 10517)."""
+    """By 110 kB a token: Llama-3.1-8B peaks at 17.06 GiB with 20,000 tokens, at 17.98 with 29,000 (issue 10517)."""
     default = {"max_num_seqs": None, "max_num_batched_tokens": None}
     at_20k, at_29k = (
         activation("llama-3.1-8b", gpu="rtx-3090", engine="vllm@0.6", context=n, **default) for n in (20000, 29000)
     )
     assert at_29k - at_20k == pytest.approx(17.98 - 17.06, abs=0.02)
     assert at_20k == pytest.approx(17.06 - 14.99, abs=0.03)
+
+
+@pytest.mark.parametrize(("context", "step_tokens"), [(1024, 2048), (32768, 32768), (32769, 2048)])
+def test_the_old_engine_chunks_long_prompts_only(context: int, step_tokens: int) -> None:
+    """Above 32 k tokens it prefills in chunks of 2,048 (`SchedulerConfig`, 0.6 to 0.8)."""
+    assert plan(scenario(engine="vllm@0.7", context=context)).layout.max_num_batched_tokens == step_tokens
 
 
 def test_graphs_are_deducted_since_0_21() -> None:
