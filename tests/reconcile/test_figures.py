@@ -86,8 +86,8 @@ def test_metrics_are_exact() -> None:
 def test_a_refused_start_states_what_it_needs_and_what_would_fit() -> None:
     words = (
         "ValueError: To serve at least one request with the models's max seq len (32768), (4.00 GiB KV cache is "
-        "needed, which is larger than the available KV cache memory (1.00 GiB). Based on the available memory, the estimated "
-        "maximum model length is 8192. Try"
+        "needed, which is larger than the available KV cache memory (1.00 GiB). Based on the available memory, the "
+        "estimated maximum model length is 8192. Try"
     )
     found = held(vllm(pool("1.00"), words, max_model_len=32768, **ONE))
 
