@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from kvplan.engines._vllm_versions import Rules
     from kvplan.model import LayerGroup, ModelSpec
 
-_ONE_LAYER = ("eagle", "eagle3", "mtp")
+_ONE_LAYER = ("eagle", "eagle3")
+_ONE_UNSTATED = frozenset({"qwen3_next"})
+"""Model types whose prediction module is one layer of full attention where the config does not state how many."""
 
 
 def draft_mixers(spec: ModelSpec, speculation: Speculation | None, stage: int) -> tuple[Mixer, ...]:
@@ -29,6 +31,8 @@ def draft_mixers(spec: ModelSpec, speculation: Speculation | None, stage: int) -
         return _mixers(speculation.draft.layer_groups, first, stage)
     if is_mtp(speculation) and spec.mtp:
         return _mixers(spec.mtp, 0, stage)
+    if is_mtp(speculation) and spec.model_type not in _ONE_UNSTATED:
+        raise Unsupported(f"vLLM: {spec.name} has no multi-token prediction layers to draft with")
     return (Mixer(first, stage, _like_target(spec, speculation), draft=True),)
 
 
@@ -37,9 +41,9 @@ def is_mtp(speculation: Speculation) -> bool:
     return speculation.method == "mtp" or speculation.method.endswith("_mtp")
 
 
-def assumed(spec: ModelSpec, speculation: Speculation | None) -> str | None:
+def assumed(speculation: Speculation | None) -> str | None:
     """What was taken for granted of a drafter whose layers nobody states; None where nothing was."""
-    if speculation is None or not speculation.keeps_cache or speculation.draft or (is_mtp(speculation) and spec.mtp):
+    if speculation is None or not speculation.keeps_cache or speculation.draft or is_mtp(speculation):
         return None
     return f"{speculation.method}: the drafter is taken for one layer with the target's full attention"
 
