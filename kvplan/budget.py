@@ -1,12 +1,12 @@
 """One GPU's memory, line by line: label, bytes, range, and where the figure comes from.
 
-Every line has an `origin`: *exact* (arithmetic), *measured* (a source), *given* (by the user) or *estimate* (a rule with
-its error band, `low_bytes` to `high_bytes`). A pool inherits the ranges of the lines that it is what remains of.
+Every line has an `origin`: *exact* (arithmetic), *measured* (a source), *given* (by the user) or *estimate* (a rule
+with its error band, `low_bytes` to `high_bytes`). A pool inherits the ranges of the lines that it is what remains of.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -79,18 +79,27 @@ def given_pool(pool_bytes: int, gpu_total_bytes: int) -> Budget:
     return Budget(gpu_total_bytes, pool_bytes, (), "KV pool given", given_pool_bytes=pool_bytes)
 
 
-def override(lines: Sequence[Line], given_bytes: Mapping[str, int]) -> tuple[Line, ...]:
-    """Replace lines by what the user measured; a label that no line has is an error."""
-    labels = {line.label: line for line in lines}
+MEASURABLE = ("weights", "activation", "non_torch", "cuda_graphs")
+"""Lines that people measure on a site, whatever the engine subtracts of them."""
+
+
+def with_given(budget: Budget, given_bytes: Mapping[str, int]) -> Budget:
+    """A budget whose lines are those that the user measured, by label.
+
+    A measured line that the engine leaves out of its budget stands beside it; a label that nobody knows is an error.
+    """
+    own = [line.label for line in (*budget.lines, *budget.beside)]
     for label in given_bytes:
-        if label not in labels:
-            raise UnknownName.of("budget line", label, labels)
-    return tuple(
-        replace(
-            line, bytes=given_bytes[line.label], low_bytes=given_bytes[line.label], high_bytes=given_bytes[line.label],
-            origin="given", rule="given",
-        )
-        if line.label in given_bytes
-        else line
-        for line in lines
-    )  # fmt: skip
+        if label not in own and label not in MEASURABLE:
+            raise UnknownName.of("budget line", label, [*own, *MEASURABLE])
+    rest = tuple(_given(label, size) for label, size in given_bytes.items() if label not in own)
+    lines, beside = (tuple(_replaced(line, given_bytes) for line in part) for part in (budget.lines, budget.beside))
+    return replace(budget, lines=lines, beside=(*beside, *rest))
+
+
+def _given(label: str, size: int) -> Line:
+    return Line(label, size, size, size, "given", "given")
+
+
+def _replaced(line: Line, given_bytes: Mapping[str, int]) -> Line:
+    return _given(line.label, given_bytes[line.label]) if line.label in given_bytes else line

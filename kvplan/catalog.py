@@ -60,7 +60,7 @@ def load_gpu(text: str) -> GpuSpec:
 def load_model(text: str) -> ModelSpec:
     """A model by its bundled name, the path of a spec, of a config.json or of its folder, or a hub id.
 
-    Hub ids that a bundled spec lists resolve offline; others need the hub extra.
+    Hub ids that a bundled spec lists resolve offline, by the repository's name alone too; others need the hub extra.
     """
     if _slug(text) in model_names():
         return _bundled_model(_slug(text))
@@ -68,7 +68,7 @@ def load_model(text: str) -> ModelSpec:
         return _model_of_file(Path(text).expanduser())
     hub_ids = _index(MODEL_FOLDER, "hub_ids")
     for name, ids in hub_ids.items():
-        if text.lower() in (i.lower() for i in ids):
+        if any(text.lower() in {i.lower(), i.lower().partition("/")[2]} for i in ids):
             return _bundled_model(name)
     known = [*hub_ids, *(i for ids in hub_ids.values() for i in ids)]
     unknown = UnknownName.of("model", text, known)

@@ -110,8 +110,10 @@ def has_mha_counterpart(spec: ModelSpec) -> bool:
     return bool(families) and families <= {"mha", "mqa", "gqa", "mla", "compressed"}
 
 
-def resolve_dtype(spec: ModelSpec, name: str) -> KvFormat:
-    """A KV dtype by name; `auto`: what the checkpoint asks for, else its own dtype."""
+def resolve_dtype(spec: ModelSpec, name: str | KvFormat) -> KvFormat:
+    """A KV dtype by name, or as an engine stores it; `auto`: what the checkpoint asks for, else its own dtype."""
+    if isinstance(name, KvFormat):
+        return name
     if name != "auto":
         return kv_format(name)
     hint = spec.quantization.kv_cache_dtype if spec.quantization else None
@@ -165,7 +167,7 @@ def compare(
     *,
     contexts: Sequence[int],
     tps: Sequence[int] = (1,),
-    kv_dtypes: Sequence[str] = ("bf16",),
+    kv_dtypes: Sequence[str | KvFormat] = ("bf16",),
     batch: int = 1,
     baseline: ModelSpec | None = None,
 ) -> Iterator[Row]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from kvplan.attention import Attention
 from kvplan.cache import CacheTensor, Law
@@ -60,17 +60,33 @@ def layer_ranges(indices: Iterable[int]) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OtherWeight:
+    """Parameters that no attention kind and no MLP declares: a final norm, learned positions, an encoder, a gate.
+
+    `units`: shares that ranks divide (1: a copy on each). `held`: `checkpoint` where text engines leave it out (speech
+    output); `engine` where it is a table that engines compute when they load (rotary cosines), and no parameter.
+    """
+
+    part: Part
+    numel: int
+    units: int = 1
+    held: Literal["both", "checkpoint", "engine"] = "both"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LayerGroup:
     """Layers that are alike. `layers`: their indices, as `layer_indices` reads them.
 
     `attention` holds one kind, or several where one layer runs several (Falcon-H1's attention beside Mamba-2,
-    LongCat-Flash's two attentions). `norm_elements`: elements of one layer's norms outside its mixers.
+    LongCat-Flash's two attentions). `norm_elements`: elements of one layer's norms outside its mixers. `other_weights`:
+    what else one layer holds.
     """
 
     layers: str
     attention: tuple[Attention, ...]
     mlp: Mlp | None = None
     norm_elements: int = 0
+    other_weights: tuple[OtherWeight, ...] = ()
 
     @property
     def indices(self) -> tuple[int, ...]:
@@ -91,14 +107,6 @@ class RopeScaling:
     original_max_position_embeddings: int | None = None
     mscale: float | None = None
     mscale_all_dim: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OtherWeight:
-    """Parameters outside the decoder's layers: final norm, learned positions, a vision or audio encoder."""
-
-    part: Part
-    numel: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +161,9 @@ class ModelSpec:
     mtp: tuple[LayerGroup, ...] = ()
     other_weights: tuple[OtherWeight, ...] = ()
     notes: tuple[str, ...] = ()
+
+    def __hash__(self) -> int:
+        return hash(self.name)  # cheap, for specs are keys of many caches; equality still compares all
 
     def __post_init__(self) -> None:
         seen = Counter(i for g in self.layer_groups for i in g.indices)
@@ -285,8 +296,21 @@ class Line:
 
 def cost_line(spec: ModelSpec, tokens: int, kv_format: KvFormat, parallel: Parallelism) -> Line:
     """Slope, and states plus windows as full as they are at `tokens`, on the rank that holds most."""
-    stages = profiles(spec, kv_format, parallel)
-    fullest = max(stages, key=lambda p: profile_bytes(p, tokens, parallel.dcp))
-    slope = sum((t.bytes_per_slot * t.law.slots_per_token() for t in fullest), Fraction(0)) / parallel.dcp
-    fixed = profile_bytes(tuple(t for t in fullest if not t.grows), tokens)
-    return Line(slope, int(fixed))
+    lines = _stage_lines(spec, kv_format, parallel)
+    slope, fixed, _ = lines[0] if len(lines) == 1 else max(lines, key=lambda x: profile_bytes(x[2], tokens, parallel.dcp))
+    return Line(slope, int(profile_bytes(fixed, tokens)))
+
+
+@lru_cache(maxsize=4096)
+def _stage_lines(
+    spec: ModelSpec, kv_format: KvFormat, parallel: Parallelism
+) -> tuple[tuple[Fraction, Profile, Profile], ...]:
+    """(slope, terms that do not grow, all terms) of every pipeline stage."""
+    return tuple(
+        (
+            sum((t.bytes_per_slot * t.law.slots_per_token() for t in profile), Fraction(0)) / parallel.dcp,
+            tuple(t for t in profile if not t.grows),
+            profile,
+        )
+        for profile in profiles(spec, kv_format, parallel)
+    )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from kvplan.errors import BadInput
+
+
+_AXES = ("tp", "pp", "dp", "dcp", "ep")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,10 +26,9 @@ class Parallelism:
     ep: int = 1
 
     def __post_init__(self) -> None:
-        for axis in fields(self):
-            value = getattr(self, axis.name)
-            if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 65536:
-                raise BadInput(f"{axis.name}: {value!r} is not a number of ranks from 1 to 65536")
+        for axis, value in zip(_AXES, (self.tp, self.pp, self.dp, self.dcp, self.ep), strict=True):
+            if type(value) is not int or not 1 <= value <= 65536:
+                raise BadInput(f"{axis}: {value!r} is not a number of ranks from 1 to 65536")
         if self.tp % self.dcp:
             raise BadInput(f"dcp: {self.dcp} does not divide tp {self.tp}; it shares the tensor-parallel ranks")
 

@@ -14,7 +14,7 @@ from kvplan.budget import Budget, given_pool
 from kvplan.compare import number
 from kvplan.engines import engine as find_engine
 from kvplan.engines.base import Capacity, Deployment, Engine, Layout
-from kvplan.errors import BadInput
+from kvplan.errors import BadInput, UnknownName
 from kvplan.model import ModelSpec, cost_line, session_bytes
 from kvplan.parallel import Parallelism
 
@@ -61,10 +61,14 @@ class Scenario:
     def deployment(self) -> tuple[Engine, Deployment]:
         """The engine, and this scenario in its words."""
         name, _, version = self.engine.partition("@")
+        engine = find_engine(name)
+        for flag in self.engine_args:
+            if flag.replace("-", "_").lstrip("_") not in engine.args:
+                raise UnknownName.of(f"{engine.name} flag", flag, engine.args, where="engine_args: ")
         length = self.context or self.model.max_position_embeddings
         if length is None:
             raise BadInput(f"context: {self.model.name} states no maximum length; give --context")
-        return find_engine(name), Deployment(
+        return engine, Deployment(
             spec=self.model,
             gpu=self.gpu,
             max_model_len=length,
@@ -108,6 +112,11 @@ class Plan:
     def batch(self) -> int:
         """The batch at which speed is stated: the most that runs at once, over all replicas."""
         return self.max_batch * self.deployment.parallel.dp
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Decode speed of all replicas at `batch`; None where nothing fits or the GPU's peaks are unknown."""
+        return self.batch / self.step.seconds if self.step else None
 
 
 def plan(scenario: Scenario) -> Plan:

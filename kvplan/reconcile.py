@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kvplan.budget import Line
+from kvplan.engines import engine as find_engine
 from kvplan.errors import BadInput, KvplanError
 from kvplan.plan import Plan, Scenario, plan
 
@@ -78,11 +79,15 @@ class Reconciliation:
     notes: tuple[str, ...]
 
 
-def scenario_of(observed: Observed, model: ModelSpec, gpu: GpuSpec) -> Scenario:
-    """The scenario that a log's flags and facts describe."""
+def scenario_of(
+    observed: Observed, model: ModelSpec, gpu: GpuSpec, unsaid: Mapping[str, Any] | None = None
+) -> Scenario:
+    """The scenario that a log's flags and facts describe; `unsaid`: tp, context and version where it says nothing."""
+    known = {name: value for name, value in (unsaid or {}).items() if value is not None}
     names = FLAGS.get(observed.engine)
     if names is None:
         raise BadInput(f"{observed.source}: kvplan has no engine {observed.engine!r} to hold this log against")
+    args = find_engine(observed.engine).args
     values: dict[str, Any] = {}
     rest: dict[str, Any] = {}
     for flag, value in observed.flags.items():
@@ -90,18 +95,23 @@ def scenario_of(observed: Observed, model: ModelSpec, gpu: GpuSpec) -> Scenario:
         if value is None or (name in values and name is not None):
             continue
         if name is None:
-            rest[flag] = value
+            if flag in args:
+                rest[flag] = value
         elif name not in _COUNTS or (type(value) is int and value > 0):
             values[name] = value
     for reading, name in (("concurrency_context_tokens", "context"), ("context_len", "context"), ("needed_context_tokens", "context")):
         stated = observed.first(reading)
         if stated and name not in values:
             values[name] = int(stated.number)
-    values["kv_dtype"] = _dtype(values.get("kv_dtype"))
+    if isinstance(rest.get("dtype"), str):
+        rest["dtype"] = rest["dtype"].removeprefix("torch.")
+    values["kv_dtype"] = _dtype(values.get("kv_dtype") or _pool_dtype(observed))
     if observed.engine == "sglang" and values.get("dp", 1) > 1 and "tp" in values:
         values["tp"] = max(1, values["tp"] // values["dp"])
-    engine = f"{observed.engine}@{observed.version}" if observed.version else observed.engine
-    return Scenario(model=model, gpu=gpu, engine=engine, engine_args=rest, **values)
+    version = observed.version or known.get("version")
+    engine = f"{observed.engine}@{version}" if version else observed.engine
+    known.pop("version", None)
+    return Scenario(model=model, gpu=gpu, engine=engine, engine_args=rest, **{**known, **values})
 
 
 def measured_overheads(observed: Observed) -> dict[str, int]:
@@ -114,6 +124,12 @@ def measured_overheads(observed: Observed) -> dict[str, int]:
     if not found:
         raise BadInput(f"{observed.source}: states no overheads (non-torch memory, activation peak, CUDA graphs)")
     return found
+
+
+def _pool_dtype(observed: Observed) -> str | None:
+    """The element type that a pool states, where flags say nothing."""
+    types = {t.removeprefix("torch.") for pool in observed.pools if pool.context == 0 for t in pool.types.values()}
+    return types.pop() if len(types) == 1 else None
 
 
 def _dtype(name: object) -> str:
@@ -136,6 +152,7 @@ def reconcile(observed: Observed, scenario: Scenario) -> Reconciliation:
     found: list[Comparison] = []
     if free:
         found += _budget(observed, free)
+        found += _pools(observed, free)
     if given and pool:
         found += _capacity(observed, scenario, given, pool)
     from kvplan.causes import explain
@@ -169,6 +186,21 @@ def _budget(observed: Observed, free: Plan) -> Iterator[Comparison]:
             low, high = free.budget.kv_pool_range
             yield _compared(name, reading, free.budget.kv_pool_bytes, low, high, free.budget.request_rule)
             return
+
+
+def _pools(observed: Observed, free: Plan) -> Iterator[Comparison]:
+    """Bytes of each pool from its own slots: this is the cost of a token, to the resolution of the print."""
+    for pool in observed.pools:
+        size = free.layout.pool_bytes(pool.kind, pool.slots * (pool.streams or 1)) if pool.slots else None
+        parts = [pool.total] if pool.total else list(pool.parts.values())
+        if size and parts and pool.context == 0:
+            value, half = sum(p.number for p in parts), sum(p.resolution for p in parts) / 2
+            name = f"{pool.kind}_pool_bytes"
+            yield Comparison(name, "bytes", value, size, size, size, abs(value - size) <= half, "slots as printed x bytes of a slot")
+    stated = observed.first("per_token_bytes")
+    if stated:
+        cost = free.bytes_per_token_per_rank
+        yield _compared("per_token_bytes", stated, cost, cost, cost, "the growing layers of one rank")
 
 
 def _largest(observed: Observed, name: str) -> Reading | None:

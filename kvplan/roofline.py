@@ -8,14 +8,14 @@ range (`Efficiency`), so a step is an interval. What decides attention is heads,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kvplan.arith import cdiv
 from kvplan.attention import Attention
-from kvplan.cache import CacheTensor
+from kvplan.cache import CacheTensor, Law
 from kvplan.mlp import MoeMlp
 from kvplan.model import LayerGroup, ModelSpec
 from kvplan.parallel import Parallelism, stage_layers
@@ -44,42 +44,91 @@ class Efficiency:
 
     bandwidth: float
     rate: float
-    gemm_floor_s: float
-    attention_floor_s: float
-    collective_floor_s: float
+    floors: Mapping[str, float]
+    """Seconds by kind of operation."""
 
 
-CENTRE = Efficiency(0.80, 0.65, 8e-6, 12e-6, 12e-6)
-BEST = Efficiency(0.92, 0.80, 4e-6, 6e-6, 6e-6)
-WORST = Efficiency(0.60, 0.40, 13e-6, 20e-6, 25e-6)
+CENTRE = Efficiency(0.80, 0.65, {"gemm": 8e-6, "attention": 12e-6, "collective": 12e-6})
+BEST = Efficiency(0.92, 0.80, {"gemm": 4e-6, "attention": 6e-6, "collective": 6e-6})
+WORST = Efficiency(0.60, 0.40, {"gemm": 13e-6, "attention": 20e-6, "collective": 25e-6})
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What a session's step does with one slot of the cache tensors that follow `law`."""
+
+    law: Law
+    grows: bool
+    bytes_per_slot: int
+    flops_per_slot: int
 
 
 @dataclass(frozen=True, slots=True)
 class Op:
     """One kind of kernel on one rank, run `count` times in a step.
 
-    Per run: `weight_bytes` whatever the batch; for each session `session_bytes` and `flops`; `experts` (number, chosen
-    per token, bytes of one) are read as often as the batch is expected to choose distinct ones.
+    Per run: `weight_bytes` whatever the batch; for each session `session_bytes` and `flops`, and for attention its
+    `reads` of the cache, which depend on the context; `experts` (number, chosen per token, bytes of all on this rank) are
+    read as often as the batch is expected to choose distinct ones.
     """
 
     kind: Literal["gemm", "attention", "collective"]
     count: int
-    weight_bytes: int
-    session_bytes: int
-    flops: int
+    weight_bytes: int = 0
+    session_bytes: int = 0
+    flops: int = 0
+    reads: tuple[Read, ...] = ()
     experts: tuple[int, int, int] = (0, 0, 0)
+
+    def session(self, tokens: int, dcp: int) -> tuple[int, int]:
+        """(bytes, FLOPs) of one session of `tokens` tokens in one run."""
+        if not self.reads:
+            return self.session_bytes, self.flops
+        size, flops = self.session_bytes, self.flops
+        for read in self.reads:
+            slots = int(read.law.slots(cdiv(tokens, dcp) if read.grows else tokens))
+            size += read.bytes_per_slot * slots
+            flops += read.flops_per_slot * slots
+        return size, flops
+
+
+class Load(NamedTuple):
+    """One operation at a batch and a context: seconds at peak bandwidth and at peak rate, for each run."""
+
+    kind: Literal["gemm", "attention", "collective"]
+    runs: int
+    memory_s: float
+    compute_s: float
+
+    def seconds(self, eff: Efficiency) -> tuple[float, Bound]:
+        """Seconds of all runs under an efficiency, and what binds them."""
+        memory, compute = self.memory_s / eff.bandwidth, self.compute_s / eff.rate
+        floor = eff.floors[self.kind]
+        if memory >= compute:
+            return self.runs * max(floor, memory), "memory" if memory > floor else "launch"
+        return self.runs * max(floor, compute), "compute" if compute > floor else "launch"
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One decode step: seconds with their range, which roof took most of the time, and the totals of a rank."""
+    """One decode step: its seconds, which roof took most of them, and a rank's totals for one micro-batch."""
 
     seconds: float
-    low_seconds: float
-    high_seconds: float
     bound: Bound
     read_bytes: int
     flops: int
+    loads: tuple[Load, ...]
+    stages: int
+
+    @property
+    def low_seconds(self) -> float:
+        """With the best efficiencies that were measured."""
+        return self.stages * sum(load.seconds(BEST)[0] for load in self.loads)
+
+    @property
+    def high_seconds(self) -> float:
+        """With the worst."""
+        return self.stages * sum(load.seconds(WORST)[0] for load in self.loads)
 
 
 def query_heads(attention: Attention, tensor: CacheTensor) -> int:
@@ -89,55 +138,49 @@ def query_heads(attention: Attention, tensor: CacheTensor) -> int:
     return getattr(attention, "num_attention_heads", 1)
 
 
-def attention_flops(attention: Attention, tokens: int, parallel: Parallelism) -> int:
-    """FLOPs of one session's attention core in one layer on one rank, projections left out.
+def cache_reads(attention: Attention, fmt: KvFormat, parallel: Parallelism) -> Iterator[Read]:
+    """Reads of one layer on one rank; states are written back, and a layer that shares a cache reads its source's.
 
-    MLA: 2 x heads x (2 x kv_lora_rank + qk_rope_head_dim) for each token read (absorbed form).
+    FLOPs of MLA: 2 x heads x (2 x kv_lora_rank + qk_rope_head_dim) for each token read (absorbed form); projections are
+    operations of their own.
     """
     source = attention.source if attention.kind == "shared" else attention
-    total = 0
     for tensor in source.tensors():
-        slots = int(tensor.read_slots(tokens, parallel.dcp))
+        size = tensor.bytes_per_slot(fmt, parallel.tp, parallel.dcp)
+        law = tensor.reads or tensor.law
         if tensor.role in _USES:
-            heads = query_heads(source, tensor)
             sharers = 1 if tensor.role == "index_k" else parallel.tp // parallel.dcp
-            total += 2 * _USES[tensor.role] * cdiv(heads, sharers) * tensor.dim * slots
+            flops = 2 * _USES[tensor.role] * cdiv(query_heads(source, tensor), sharers) * tensor.dim
+            yield Read(law, tensor.grows, size, flops)
         else:
-            total += _STATE_FLOPS * cdiv(tensor.heads, parallel.tp) * tensor.dim * slots
-    return total
+            yield Read(law, tensor.grows, 2 * size, _STATE_FLOPS * cdiv(tensor.heads, parallel.tp) * tensor.dim)
 
 
-def attention_bytes(attention: Attention, tokens: int, fmt: KvFormat, parallel: Parallelism) -> int:
-    """Cache bytes that one session's step moves in one layer on one rank: reads, and states written back."""
-    source = attention.source if attention.kind == "shared" else attention
-    total = 0
-    for tensor in source.tensors():
-        written_back = 1 if tensor.role in _USES else 2
-        slots = int(tensor.read_slots(tokens, parallel.dcp))
-        total += written_back * tensor.bytes_per_slot(fmt, parallel.tp, parallel.dcp) * slots
-    return total
+def attention_work(attention: Attention, tokens: int, fmt: KvFormat, parallel: Parallelism) -> tuple[int, int]:
+    """(bytes, FLOPs) of one session's attention core in one layer on one rank."""
+    return Op("attention", 1, reads=tuple(cache_reads(attention, fmt, parallel))).session(tokens, parallel.dcp)
 
 
 def _layer_ops(
-    spec: ModelSpec, group: LayerGroup, count: int, tokens: int, fmt: KvFormat, parallel: Parallelism
+    spec: ModelSpec, group: LayerGroup, count: int, fmt: KvFormat, parallel: Parallelism
 ) -> Iterator[Op]:
     """The kernels of one layer: attention cores, its GEMMs, experts, and the two all-reduces of tensor parallelism."""
     for attention in group.attention:
-        size = attention_bytes(attention, tokens, fmt, parallel)
-        if size:
-            yield Op("attention", count, 0, size, attention_flops(attention, tokens, parallel))
+        reads = tuple(cache_reads(attention, fmt, parallel))
+        if reads:
+            yield Op("attention", count, reads=reads)
     experts = 0
     for weight in layer_weights(spec, group):
         if weight.part == "experts":
             experts += rank_bytes_of(spec, weight, parallel)
         elif weight.matrix:
             share = weight.numel_per_rank(parallel.tp)
-            yield Op("gemm", count, rank_bytes_of(spec, weight, parallel), 0, 2 * share)
+            yield Op("gemm", count, rank_bytes_of(spec, weight, parallel), flops=2 * share)
     if experts and isinstance(group.mlp, MoeMlp):
         yield _expert_op(group.mlp, count, experts, spec, parallel)
     if parallel.tp > 1:
         moved = 2 * spec.hidden_size * 2 * (parallel.tp - 1) // parallel.tp
-        yield Op("collective", 2 * count, 0, moved, 0)
+        yield Op("collective", 2 * count, session_bytes=moved)
 
 
 def _expert_op(mlp: MoeMlp, count: int, rank_expert_bytes: int, spec: ModelSpec, parallel: Parallelism) -> Op:
@@ -145,61 +188,60 @@ def _expert_op(mlp: MoeMlp, count: int, rank_expert_bytes: int, spec: ModelSpec,
     numel = sum(w.numel for w in mlp.weights(spec.hidden_size) if w.part == "experts")
     shares = max(parallel.ep, parallel.tp)
     flops = 2 * numel * mlp.num_experts_per_tok // (mlp.num_experts * shares)
-    return Op("gemm", 2 * count, 0, 0, flops // 2, (mlp.num_experts, mlp.num_experts_per_tok, rank_expert_bytes // 2))
+    chosen = (mlp.num_experts, mlp.num_experts_per_tok, rank_expert_bytes // 2)
+    return Op("gemm", 2 * count, flops=flops // 2, experts=chosen)
 
 
-@lru_cache(maxsize=4096)
-def operations(spec: ModelSpec, tokens: int, fmt: KvFormat, parallel: Parallelism) -> tuple[Op, ...]:
-    """All kernels of one step on a rank of the fullest pipeline stage, the head included."""
+@lru_cache(maxsize=1024)
+def operations(spec: ModelSpec, fmt: KvFormat, parallel: Parallelism) -> tuple[Op, ...]:
+    """All kernels of one step on a rank of the fullest pipeline stage, the head included; equal ones counted together."""
     ops: list[Op] = []
     stage = max(stage_layers(spec.num_hidden_layers, parallel.pp), key=len)
     for group in spec.layer_groups:
         count = sum(i in stage for i in group.indices)
         if count:
-            ops += _layer_ops(spec, group, count, tokens, fmt, parallel)
+            ops += _layer_ops(spec, group, count, fmt, parallel)
     head = next((w for w in outer_weights(spec) if w.part == "head"), next(iter(outer_weights(spec))))
-    ops.append(Op("gemm", 1, rank_bytes_of(spec, head, parallel), 0, 2 * head.numel_per_rank(parallel.tp)))
-    return tuple(ops)
+    ops.append(Op("gemm", 1, rank_bytes_of(spec, head, parallel), flops=2 * head.numel_per_rank(parallel.tp)))
+    counts: dict[Op, int] = {}
+    for op in ops:
+        one = replace(op, count=1)
+        counts[one] = counts.get(one, 0) + op.count
+    return tuple(replace(op, count=count) for op, count in counts.items())
 
 
 def distinct_experts(experts: int, chosen: int, tokens: int) -> float:
     """Expected number of different experts that `tokens` tokens choose: E x (1 - (1 - k / E) ** tokens)."""
-    return experts * (1 - (1 - chosen / experts) ** tokens)
-
-
-def op_bytes(op: Op, batch: int, replicas: int = 1) -> float:
-    """Bytes that one run of `op` moves for `batch` sessions; experts serve the sessions of all replicas."""
-    experts, chosen, size = op.experts
-    read = distinct_experts(experts, chosen, batch * replicas) / experts * size if experts else 0.0
-    return op.weight_bytes + batch * op.session_bytes + read
-
-
-def _op_seconds(op: Op, batch: int, gpu: GpuSpec, eff: Efficiency, parallel: Parallelism) -> tuple[float, Bound]:
-    """Seconds of all runs of one operation, and what binds it."""
-    if op.kind == "collective":
-        link = gpu.interconnect.bytes_per_s if gpu.interconnect else None
-        moved = batch * op.session_bytes / (link * eff.bandwidth) if link else 0.0
-        return op.count * max(eff.collective_floor_s, moved), "launch"
-    floor = eff.attention_floor_s if op.kind == "attention" else eff.gemm_floor_s
-    memory = op_bytes(op, batch, parallel.dp) / ((gpu.bytes_per_s or 0.0) * eff.bandwidth)
-    compute = batch * op.flops / (peak_flops(gpu) * eff.rate)
-    slowest = max(floor, memory, compute)
-    bound: Bound = "launch" if slowest == floor else "memory" if slowest == memory else "compute"
-    return op.count * slowest, bound
+    return float(experts * (1 - (1 - chosen / experts) ** tokens))
 
 
 def peak_flops(gpu: GpuSpec) -> float:
-    """Dense rate of the 16-bit tensor cores, in which decode attention and most GEMMs accumulate."""
+    """Dense rate of the 16-bit tensor cores, in which decode attention and most GEMMs accumulate; 0 where unknown."""
     return gpu.flops_per_s.of("bf16") or gpu.flops_per_s.of("fp16") or 0.0
 
 
-def step_seconds(ops: tuple[Op, ...], batch: int, gpu: GpuSpec, eff: Efficiency, parallel: Parallelism) -> dict[Bound, float]:
-    """Seconds of one step by what binds them."""
-    totals: dict[Bound, float] = {"memory": 0.0, "compute": 0.0, "launch": 0.0}
+def loads(ops: tuple[Op, ...], batch: int, tokens: int, gpu: GpuSpec, parallel: Parallelism) -> tuple[list[Load], int, int]:
+    """(loads, bytes, FLOPs) of one step of `batch` sessions; experts serve the sessions of all replicas."""
+    bandwidth, rate = gpu.bytes_per_s or 0.0, peak_flops(gpu)
+    link = gpu.interconnect.bytes_per_s if gpu.interconnect else None
+    found, total_bytes, total_flops = [], 0.0, 0
     for op in ops:
-        seconds, bound = _op_seconds(op, batch, gpu, eff, parallel)
-        totals[bound] += seconds
-    return totals
+        size, flops = op.session(tokens, parallel.dcp)
+        moved: float = op.weight_bytes + batch * size
+        if op.experts[0]:
+            moved += _expert_bytes(op, batch * parallel.dp)
+        if op.kind == "collective":
+            found.append(Load(op.kind, op.count, moved / link if link else 0.0, 0.0))
+            continue
+        found.append(Load(op.kind, op.count, moved / bandwidth, batch * flops / rate))
+        total_bytes += op.count * moved
+        total_flops += op.count * batch * flops
+    return found, int(total_bytes), total_flops
+
+
+def _expert_bytes(op: Op, tokens: int) -> float:
+    experts, chosen, size = op.experts
+    return distinct_experts(experts, chosen, tokens) / experts * size
 
 
 def decode_step(deployment: Deployment, kv_format: KvFormat, batch: int) -> Step | None:
@@ -208,17 +250,20 @@ def decode_step(deployment: Deployment, kv_format: KvFormat, batch: int) -> Step
     With pipeline parallelism the batch is cut into as many micro-batches as there are stages; a token passes through
     all stages, each as slow as the fullest, while the other micro-batches keep them busy.
     """
-    gpu, parallel, spec = deployment.gpu, deployment.parallel, deployment.spec
+    gpu, parallel = deployment.gpu, deployment.parallel
     if not gpu.bytes_per_s or not peak_flops(gpu):
         return None
-    ops = operations(spec, deployment.max_model_len, kv_format, parallel)
-    stages, share = parallel.pp, cdiv(batch, parallel.pp)
-    centre = step_seconds(ops, share, gpu, CENTRE, parallel)
+    ops = operations(deployment.spec, kv_format, parallel)
+    found, size, flops = loads(ops, cdiv(batch, parallel.pp), deployment.max_model_len, gpu, parallel)
+    by_bound: dict[Bound, float] = {"memory": 0.0, "compute": 0.0, "launch": 0.0}
+    for load in found:
+        seconds, bound = load.seconds(CENTRE)
+        by_bound[bound] += seconds
     return Step(
-        seconds=stages * sum(centre.values()),
-        low_seconds=stages * sum(step_seconds(ops, share, gpu, BEST, parallel).values()),
-        high_seconds=stages * sum(step_seconds(ops, share, gpu, WORST, parallel).values()),
-        bound=max(centre, key=lambda k: centre[k]),
-        read_bytes=int(sum(op.count * op_bytes(op, share, parallel.dp) for op in ops if op.kind != "collective")),
-        flops=sum(op.count * op.flops for op in ops) * share,
+        seconds=parallel.pp * sum(by_bound.values()),
+        bound=max(by_bound, key=by_bound.__getitem__),
+        read_bytes=size,
+        flops=flops,
+        loads=tuple(found),
+        stages=parallel.pp,
     )

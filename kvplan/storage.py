@@ -93,7 +93,7 @@ class KvFormat:
         return KvFormat(self.default.name, self.default) if self.refuses else self
 
     def __hash__(self) -> int:
-        return hash((self.name, self.default, tuple(sorted(self.roles.items())), self.refuses))
+        return hash(self.name)  # cheap, for formats are keys of many caches; equality still compares all
 
 
 _ONLY_HEADS: frozenset[Role] = frozenset({"latent", "rope", "entry", "entry_rope"})

@@ -19,6 +19,7 @@ TIERS: dict[str, int] = {
     "errors": 0, "arith": 0, "__init__": 0,
     "units": 1, "files": 1, "plain": 1, "table": 1, "matrix": 1,
     "storage": 2, "diskcache": 2, "strict_yaml": 2, "specfile": 3,
+    "weight_formats": 3,
     "cache": 3,
     # The domain.
     "attention": 4, "mlp": 4, "parallel": 4, "gpu": 4, "decode_kernel": 4,
@@ -26,7 +27,8 @@ TIERS: dict[str, int] = {
     "weights": 6, "compare": 6,
     "engines": 7, "roofline": 7,
     "plan": 8,
-    "sweep": 9, "remedies": 9, "recommend": 9, "checks": 9, "overheads": 4, "logs": 9, "identify": 10, "causes": 10, "reconcile": 11,
+    "sweep": 9, "remedies": 9, "sensitivity": 9, "charts": 9, "recommend": 9, "checks": 9,
+    "overheads": 4, "logs": 9, "identify": 10, "causes": 10, "reconcile": 11,
     # The borders.
     "gpu_local": 5, "hf": 6, "catalog": 7, "validate": 9,
     # What people see.

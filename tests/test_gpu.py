@@ -155,3 +155,9 @@ def test_the_comment_beside_the_bytes_says_the_same_in_gib(path: Path) -> None:
     line = next(line for line in path.read_text().splitlines() if line.startswith("memory_bytes:"))
     value, _, comment = line.removeprefix("memory_bytes: ").partition("  # ")
     assert comment == f"{int(value) / GIB:.2f} GiB"
+
+
+@pytest.mark.parametrize("path", sorted(GPU_FOLDER.iterdir()), ids=lambda path: path.stem)
+def test_no_address_is_broken_over_two_lines(path: Path) -> None:
+    """YAML joins lines with a space, which would end the address there."""
+    assert not [line for line in path.read_text().splitlines() if "://" in line and line.endswith("-")]

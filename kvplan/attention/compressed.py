@@ -7,10 +7,12 @@ state of the compressor for the tokens not folded yet (DeepSeek-V4 reference inf
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 from kvplan.cache import CacheTensor, Fixed, Law, PerToken, Window
+from kvplan.matrix import Weight, linear, vector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +42,8 @@ class CompressedAttention:
 
     @property
     def layer_type(self) -> str:
-        """sliding_shared_kv, csa or hca."""
-        if not self.compress_ratio:
+        """sliding_shared_kv where the layer keeps its window alone, csa or hca."""
+        if not (self.compress_ratio and self.owns_entries):
             return "sliding_shared_kv"
         return "csa" if self.index_head_dim else "hca"
 
@@ -73,3 +75,44 @@ class CompressedAttention:
             parts.append(CacheTensor("index_k", 1, self.index_head_dim, law))
             parts += [] if self.index_from_latent else [self._state(self.index_head_dim)]
         return tuple(parts)
+
+    def weights(self, hidden_size: int) -> Iterator[Weight]:
+        """Low-rank Q, the shared record, the output in groups of low rank, one sink per head; then the compressor."""
+        heads, dim, rank = self.num_attention_heads, self.head_dim, self.q_lora_rank
+        if rank:
+            yield from linear("attention", hidden_size, rank, module="q_a_proj")
+            yield vector("norm", rank)
+        yield from linear("attention", rank or hidden_size, heads * dim, units=heads, module="q_b_proj")
+        yield from linear("attention", hidden_size, dim, module="kv_proj")
+        yield vector("norm", dim)
+        yield from self._output_weights(hidden_size)
+        yield vector("attention", heads, units=heads)
+        if self.compress_ratio and self.owns_entries:
+            yield from self._compressor_weights(hidden_size)
+
+    def _output_weights(self, hidden_size: int) -> Iterator[Weight]:
+        heads, groups = self.num_attention_heads, self.o_groups or 1
+        values = heads * self.head_dim
+        if not self.o_lora_rank:
+            yield from linear("attention", values, hidden_size, units=heads, module="o_proj")
+            return
+        inner = groups * self.o_lora_rank
+        yield from linear("attention", values // groups, inner, units=groups, module="o_a_proj")
+        yield from linear("attention", inner, hidden_size, units=groups, module="o_b_proj")
+
+    def _compressor_weights(self, hidden_size: int) -> Iterator[Weight]:
+        """Value and gate of each token, a bias of its place in the group, a norm; copied and never quantized."""
+        yield from self._fold(hidden_size, self.head_dim)
+        if self.index_head_dim and self.index_n_heads:
+            dim, heads = self.index_head_dim, self.index_n_heads
+            if self.index_from_latent:
+                yield from linear("indexer", self.head_dim, dim, module="wk")
+            else:
+                yield from self._fold(hidden_size, dim)
+            yield from linear("indexer", self.q_lora_rank or hidden_size, heads * dim, module="wq_b")
+            yield vector("indexer", hidden_size * heads)
+
+    def _fold(self, hidden_size: int, dim: int) -> Iterator[Weight]:
+        width = dim * (1 + self.compressor_overlap)
+        yield vector("compressor", (2 * hidden_size + self.compress_ratio) * width)
+        yield vector("norm", dim)

@@ -7,19 +7,23 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kvplan.cache import CacheTensor, Fixed
-from kvplan.matrix import Weight, linear
+from kvplan.matrix import Weight, linear, vector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrossAttention:
-    """Attention to `encoder_tokens` encoder outputs, the longest that the model reads (Whisper: 1500 frames)."""
+    """Attention to `encoder_tokens` encoder outputs, the longest that the model reads (Whisper: 1500 frames).
+
+    Of the weights: `bias` on all projections; `qk_norm` on each head's Q and K (Llama-3.2-Vision).
+    """
 
     kind: Literal["cross"] = "cross"
     num_attention_heads: int
     num_key_value_heads: int
     head_dim: int
     encoder_tokens: int
-    qkv_bias: bool = False
+    bias: bool = False
+    qk_norm: bool = False
 
     @property
     def layer_type(self) -> str:
@@ -41,8 +45,17 @@ class CrossAttention:
 
     def weights(self, hidden_size: int) -> Iterator[Weight]:
         """Q, K, V and output projections."""
-        heads, kv_heads = self.num_attention_heads, self.num_key_value_heads
-        yield from linear("attention", hidden_size, heads * self.head_dim, units=heads, bias=self.qkv_bias)
-        for _ in ("k", "v"):
-            yield from linear("attention", hidden_size, kv_heads * self.head_dim, units=kv_heads, bias=self.qkv_bias)
-        yield from linear("attention", heads * self.head_dim, hidden_size, units=heads)
+        for module, heads in (
+            ("q", self.num_attention_heads),
+            ("k", self.num_key_value_heads),
+            ("v", self.num_key_value_heads),
+        ):
+            yield from linear(
+                "attention", hidden_size, heads * self.head_dim, units=heads, bias=self.bias, module=f"{module}_proj"
+            )
+        heads = self.num_attention_heads
+        yield from linear("attention", heads * self.head_dim, hidden_size, units=heads, module="o_proj")
+        if self.bias:
+            yield vector("attention", hidden_size)
+        if self.qk_norm:
+            yield vector("norm", 2 * self.head_dim)

@@ -26,7 +26,8 @@ class GroupedQueryAttention:
 
     Of the weights: `qkv_bias`, `o_bias`; `qk_norm` on each head's Q and K, or over all heads at once; `output_gate`:
     the query projection also yields a gate (Qwen3-Next); `sinks`: one learned logit per head (gpt-oss);
-    `k_is_v`: one projection serves K and V (Gemma 4).
+    `k_is_v`: one projection serves K and V (Gemma 4). `shared_block`: the weights are of one block that several layers
+    call, and stand once among the model's other weights (Zamba).
     """
 
     kind: Literal["gqa"] = "gqa"
@@ -46,6 +47,7 @@ class GroupedQueryAttention:
     output_gate: bool = False
     sinks: bool = False
     k_is_v: bool = False
+    shared_block: bool = False
 
     @property
     def law(self) -> Law:
@@ -82,20 +84,32 @@ class GroupedQueryAttention:
 
     def weights(self, hidden_size: int) -> Iterator[Weight]:
         """Q, K, V and output projections, norms, sinks, and the block-sparse indexer."""
-        heads, kv_heads, v_dim = self.num_attention_heads, self.num_key_value_heads, self.v_head_dim or self.head_dim
+        if not self.shared_block:
+            yield from self.query_weights(hidden_size)
+            yield from self.kv_weights(hidden_size)
+
+    def query_weights(self, hidden_size: int) -> Iterator[Weight]:
+        """All but K and V: what a layer has that reads another layer's cache."""
+        heads, v_dim = self.num_attention_heads, self.v_head_dim or self.head_dim
         queries = heads * self.head_dim * (2 if self.output_gate else 1)
-        yield from linear("attention", hidden_size, queries, units=heads, bias=self.qkv_bias)
-        yield from linear("attention", hidden_size, kv_heads * self.head_dim, units=kv_heads, bias=self.qkv_bias)
-        if not self.k_is_v:
-            yield from linear("attention", hidden_size, kv_heads * v_dim, units=kv_heads, bias=self.qkv_bias)
-        yield Weight("attention", heads * v_dim * hidden_size, heads)
+        yield from linear("attention", hidden_size, queries, units=heads, bias=self.qkv_bias, module="q_proj")
+        yield from linear("attention", heads * v_dim, hidden_size, units=heads, module="o_proj")
         if self.o_bias:
             yield vector("attention", hidden_size)
         if self.qk_norm != "none":
-            per_head = self.qk_norm == "head"
-            yield vector("norm", self.head_dim * (2 if per_head else heads + kv_heads))
+            yield vector("norm", self.head_dim * (1 if self.qk_norm == "head" else heads))
         if self.sinks:
             yield vector("attention", heads, units=heads)
+
+    def kv_weights(self, hidden_size: int) -> Iterator[Weight]:
+        """K and V projections, the norm of K, and the index keys of block-sparse attention with their queries."""
+        kv_heads, v_dim = self.num_key_value_heads, self.v_head_dim or self.head_dim
+        keys, values = kv_heads * self.head_dim, kv_heads * v_dim
+        yield from linear("attention", hidden_size, keys, units=kv_heads, bias=self.qkv_bias, module="k_proj")
+        if not self.k_is_v:
+            yield from linear("attention", hidden_size, values, units=kv_heads, bias=self.qkv_bias, module="v_proj")
+        if self.qk_norm != "none":
+            yield vector("norm", self.head_dim * (1 if self.qk_norm == "head" else kv_heads))
         if self.index_head_dim and self.index_n_heads:
-            yield from linear("indexer", hidden_size, self.index_n_heads * self.index_head_dim)
-            yield from linear("indexer", hidden_size, self.index_head_dim)
+            yield from linear("indexer", hidden_size, (self.index_n_heads + 1) * self.index_head_dim)
+            yield vector("norm", 2 * self.index_head_dim)

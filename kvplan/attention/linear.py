@@ -45,24 +45,32 @@ class GatedDeltaNet:
 
     def weights(self, hidden_size: int) -> Iterator[Weight]:
         """Projections to Q, K, V and gate z, to b and a; convolution; dt bias and A; gated norm; output."""
-        keys, values = self.num_key_heads * self.key_head_dim, self.num_value_heads * self.value_head_dim
-        yield from linear("mixer", hidden_size, 2 * keys, units=self.num_key_heads)
-        yield from linear("mixer", hidden_size, 2 * values, units=self.num_value_heads)
-        yield from linear("mixer", hidden_size, 2 * self.num_value_heads, units=self.num_value_heads)
-        yield vector("mixer", (2 * keys + values) * self.conv_kernel)
-        yield vector("mixer", 2 * self.num_value_heads)
+        value_heads = self.num_value_heads
+        keys, values = self.num_key_heads * self.key_head_dim, value_heads * self.value_head_dim
+        yield from linear("mixer", hidden_size, 2 * keys, units=self.num_key_heads, module="in_proj_qkv")
+        yield from linear("mixer", hidden_size, values, units=value_heads, module="in_proj_qkv")
+        yield from linear("mixer", hidden_size, values, units=value_heads, module="in_proj_z")
+        yield from linear("mixer", hidden_size, 2 * value_heads, units=value_heads, module="in_proj_a")
+        yield vector("mixer", 2 * keys * self.conv_kernel, units=self.num_key_heads)
+        yield vector("mixer", values * self.conv_kernel, units=value_heads)
+        yield vector("mixer", 2 * value_heads, units=value_heads)
         yield vector("norm", self.value_head_dim)
-        yield from linear("mixer", values, hidden_size, units=self.num_value_heads)
+        yield from linear("mixer", values, hidden_size, units=value_heads, module="out_proj")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KimiDeltaAttention:
-    """Kimi Delta Attention: per-channel gating; three convolution streams of heads x head_dim each."""
+    """Kimi Delta Attention: per-channel gating; three convolution streams of heads x head_dim each.
+
+    Of the weights: `full_rank`: the gates that are whole matrices, not products through head_dim (Kimi-K3: of the
+    output; Ling: of the decay too).
+    """
 
     kind: Literal["kda"] = "kda"
     num_heads: int
     head_dim: int
     conv_kernel: int
+    full_rank: Literal["none", "output", "both"] = "none"
 
     @property
     def layer_type(self) -> str:
@@ -83,17 +91,22 @@ class KimiDeltaAttention:
         )
 
     def weights(self, hidden_size: int) -> Iterator[Weight]:
-        """Q, K, V with convolutions; low-rank decay and output gates through head_dim; beta; norm; output."""
+        """Q, K, V with convolutions; decay and output gates, through head_dim or whole; beta; norm; output."""
         inner, heads = self.num_heads * self.head_dim, self.num_heads
-        yield from linear("mixer", hidden_size, 3 * inner, units=heads)
+        for module in ("q_proj", "k_proj", "v_proj"):
+            yield from linear("mixer", hidden_size, inner, units=heads, module=module)
         yield vector("mixer", 3 * inner * self.conv_kernel, units=heads)
-        for _ in ("decay", "gate"):
-            yield from linear("mixer", hidden_size, self.head_dim)
-            yield from linear("mixer", self.head_dim, inner, units=heads)
-        yield from linear("mixer", hidden_size, heads, units=heads)
+        whole = {"none": "", "output": "g", "both": "fg"}[self.full_rank]
+        for gate in ("f", "g"):
+            if gate in whole:
+                yield from linear("mixer", hidden_size, inner, units=heads, module=f"{gate}_proj")
+            else:
+                yield from linear("mixer", hidden_size, self.head_dim, module=f"{gate}_a_proj")
+                yield from linear("mixer", self.head_dim, inner, units=heads, module=f"{gate}_b_proj")
+        yield from linear("mixer", hidden_size, heads, units=heads, module="b_proj")
         yield vector("mixer", inner + heads, units=heads)
         yield vector("norm", self.head_dim)
-        yield from linear("mixer", inner, hidden_size, units=heads)
+        yield from linear("mixer", inner, hidden_size, units=heads, module="o_proj")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,9 +134,10 @@ class LightningAttention:
     def weights(self, hidden_size: int) -> Iterator[Weight]:
         """Q, K, V and output gate, norm, output."""
         inner = self.num_heads * self.head_dim
-        yield from linear("mixer", hidden_size, 4 * inner, units=self.num_heads)
-        yield vector("norm", inner)
-        yield from linear("mixer", inner, hidden_size, units=self.num_heads)
+        yield from linear("mixer", hidden_size, 3 * inner, units=self.num_heads, module="qkv_proj")
+        yield from linear("mixer", hidden_size, inner, units=self.num_heads, module="output_gate")
+        yield vector("norm", inner, units=self.num_heads)
+        yield from linear("mixer", inner, hidden_size, units=self.num_heads, module="out_proj")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

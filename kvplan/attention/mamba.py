@@ -16,7 +16,10 @@ from kvplan.matrix import Weight, linear, vector
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mamba1:
-    """Selective state space with one state of `state_size` per channel (arXiv 2312.00752)."""
+    """Selective state space with one state of `state_size` per channel (arXiv 2312.00752).
+
+    Of the weights: `dt_norms` of dt, B and C (Jamba); `conv_bias`; `proj_bias` on in_proj and out_proj.
+    """
 
     kind: Literal["mamba1"] = "mamba1"
     intermediate_size: int
@@ -24,6 +27,8 @@ class Mamba1:
     conv_kernel: int
     time_step_rank: int | None = None
     dt_norms: bool = False
+    conv_bias: bool = True
+    proj_bias: bool = False
 
     @property
     def layer_type(self) -> str:
@@ -43,21 +48,27 @@ class Mamba1:
         )
 
     def weights(self, hidden_size: int) -> Iterator[Weight]:
-        """in_proj, convolution, x_proj, dt_proj, A, D, out_proj; `dt_norms`: Jamba's norms of dt, B and C."""
+        """in_proj, convolution, x_proj, dt_proj, A, D, out_proj."""
         inner, rank = self.intermediate_size, self.time_step_rank or -(-hidden_size // 16)
-        yield from linear("mixer", hidden_size, 2 * inner, units=inner)
-        yield vector("mixer", inner * (self.conv_kernel + 1), units=inner)
-        yield from linear("mixer", inner, rank + 2 * self.state_size, units=inner)
-        yield from linear("mixer", rank, inner, units=inner, bias=True)
+        yield from linear("mixer", hidden_size, 2 * inner, units=inner, bias=self.proj_bias, module="in_proj")
+        yield vector("mixer", inner * (self.conv_kernel + self.conv_bias), units=inner)
+        yield from linear("mixer", inner, rank + 2 * self.state_size, units=inner, module="x_proj")
+        yield from linear("mixer", rank, inner, units=inner, bias=True, module="dt_proj")
         yield vector("mixer", inner * (self.state_size + 1), units=inner)
-        yield from linear("mixer", inner, hidden_size, units=inner)
+        yield from linear("mixer", inner, hidden_size, units=inner, module="out_proj")
+        if self.proj_bias:
+            yield vector("mixer", hidden_size)
         if self.dt_norms:
             yield vector("norm", rank + 2 * self.state_size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mamba2:
-    """State space duality: heads of head_dim x state_size, B and C shared by `n_groups` (arXiv 2405.21060)."""
+    """State space duality: heads of head_dim x state_size, B and C shared by `n_groups` (arXiv 2405.21060).
+
+    Of the weights: `gated_norm` before out_proj (Falcon-H1 may leave it out); `conv_bias`, `proj_bias` on in_proj and
+    out_proj.
+    """
 
     kind: Literal["mamba2"] = "mamba2"
     num_heads: int
@@ -65,6 +76,9 @@ class Mamba2:
     state_size: int
     n_groups: int
     conv_kernel: int
+    gated_norm: bool = True
+    conv_bias: bool = True
+    proj_bias: bool = False
 
     @property
     def layer_type(self) -> str:
@@ -86,23 +100,30 @@ class Mamba2:
         )
 
     def weights(self, hidden_size: int) -> Iterator[Weight]:
-        """in_proj to z, x, B, C and dt; convolution with bias; A, D, dt bias; gated norm; out_proj."""
-        inner, shared = self.num_heads * self.head_dim, 2 * self.n_groups * self.state_size
-        yield from linear("mixer", hidden_size, 2 * inner + self.num_heads, units=self.num_heads)
-        yield from linear("mixer", hidden_size, shared, units=self.n_groups)
-        yield vector("mixer", (inner + shared) * (self.conv_kernel + 1))
-        yield vector("mixer", 3 * self.num_heads)
-        yield vector("norm", inner)
-        yield from linear("mixer", inner, hidden_size, units=self.num_heads)
+        """in_proj to z, x, B, C and dt; convolution; A, D, dt bias; gated norm; out_proj."""
+        heads, groups = self.num_heads, self.n_groups
+        inner, shared = heads * self.head_dim, 2 * groups * self.state_size
+        yield from linear("mixer", hidden_size, 2 * inner + heads, units=heads, bias=self.proj_bias, module="in_proj")
+        yield from linear("mixer", hidden_size, shared, units=groups, bias=self.proj_bias, module="in_proj")
+        taps = self.conv_kernel + self.conv_bias
+        yield vector("mixer", inner * taps, units=heads)
+        yield vector("mixer", shared * taps, units=groups)
+        yield vector("mixer", 3 * heads, units=heads)
+        if self.gated_norm:
+            yield vector("norm", inner, units=heads)
+        yield from linear("mixer", inner, hidden_size, units=heads, module="out_proj")
+        if self.proj_bias:
+            yield vector("mixer", hidden_size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShortConv:
-    """A gated short convolution (LFM2): only the last columns are kept."""
+    """A gated short convolution (LFM2): only the last columns are kept. `bias`: on its convolution and projections."""
 
     kind: Literal["short_conv"] = "short_conv"
     channels: int
     conv_kernel: int
+    bias: bool = False
 
     @property
     def layer_type(self) -> str:
@@ -120,6 +141,9 @@ class ShortConv:
 
     def weights(self, hidden_size: int) -> Iterator[Weight]:
         """in_proj to B, C and x; convolution; out_proj."""
-        yield from linear("mixer", hidden_size, 3 * self.channels, units=self.channels)
-        yield vector("mixer", self.channels * self.conv_kernel, units=self.channels)
-        yield from linear("mixer", self.channels, hidden_size, units=self.channels)
+        channels = self.channels
+        yield from linear("mixer", hidden_size, 3 * channels, units=channels, bias=self.bias, module="in_proj")
+        yield vector("mixer", channels * (self.conv_kernel + self.bias), units=channels)
+        yield from linear("mixer", channels, hidden_size, units=channels, module="out_proj")
+        if self.bias:
+            yield vector("mixer", hidden_size)

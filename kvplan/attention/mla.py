@@ -20,7 +20,8 @@ class MultiHeadLatentAttention:
     """MLA. `index_head_dim` is None where the layer has no indexer of its own.
 
     `shares_index`: the layer is sparse but reuses another layer's selection (GLM-5.2 `indexer_types: shared`), so it
-    stores no index key. `index_pool`: tokens folded into one index key (GLM-5.3-Flash).
+    stores no index key. `index_pool`: tokens folded into one index key (GLM-5.3-Flash). Of the weights: `bias` on the
+    down projections and on the output.
     """
 
     kind: Literal["mla"] = "mla"
@@ -35,6 +36,7 @@ class MultiHeadLatentAttention:
     index_topk: int | None = None
     index_pool: int = 1
     shares_index: bool = False
+    bias: bool = False
 
     @property
     def layer_type(self) -> str:
@@ -68,22 +70,39 @@ class MultiHeadLatentAttention:
 
         Down projections have no heads and are copied on every rank (DeepSeek-V3 report, section 2.1.1).
         """
-        heads, queries = self.num_attention_heads, self.qk_nope_head_dim + self.qk_rope_head_dim
-        if self.q_lora_rank:
-            yield from linear("attention", hidden_size, self.q_lora_rank)
-            yield vector("norm", self.q_lora_rank)
-        yield from linear("attention", self.q_lora_rank or hidden_size, heads * queries, units=heads)
-        yield from linear("attention", hidden_size, self.kv_lora_rank + self.qk_rope_head_dim)
-        yield vector("norm", self.kv_lora_rank)
-        yield from linear("attention", self.kv_lora_rank, heads * (self.qk_nope_head_dim + self.v_head_dim), units=heads)
-        yield Weight("attention", heads * self.v_head_dim * hidden_size, heads)
+        heads, rank = self.num_attention_heads, self.kv_lora_rank
+        yield from self._query_weights(hidden_size)
+        down = rank + self.qk_rope_head_dim
+        yield from linear("attention", hidden_size, down, bias=self.bias, module="kv_a_proj_with_mqa")
+        yield vector("norm", rank)
+        up = heads * (self.qk_nope_head_dim + self.v_head_dim)
+        yield from linear("attention", rank, up, units=heads, module="kv_b_proj")
+        yield from linear("attention", heads * self.v_head_dim, hidden_size, units=heads, module="o_proj")
+        if self.bias:
+            yield vector("attention", hidden_size)
         if self.index_head_dim and not self.shares_index:
             yield from self._indexer_weights(hidden_size)
 
+    def _query_weights(self, hidden_size: int) -> Iterator[Weight]:
+        heads, rank = self.num_attention_heads, self.q_lora_rank
+        queries = heads * (self.qk_nope_head_dim + self.qk_rope_head_dim)
+        if not rank:
+            yield from linear("attention", hidden_size, queries, units=heads, module="q_proj")
+            return
+        yield from linear("attention", hidden_size, rank, bias=self.bias, module="q_a_proj")
+        yield vector("norm", rank)
+        yield from linear("attention", rank, queries, units=heads, module="q_b_proj")
+
     def _indexer_weights(self, hidden_size: int) -> Iterator[Weight]:
-        """Index queries from the query latent, index keys with a LayerNorm, one weight per index head; copied."""
+        """Index queries from the query latent, index keys with a LayerNorm, one weight per index head; copied.
+
+        Where keys are pooled, a gate of every channel and a position bias weigh the tokens of a pool.
+        """
         if self.index_head_dim and self.index_n_heads:
-            yield from linear("indexer", self.q_lora_rank or hidden_size, self.index_n_heads * self.index_head_dim)
-            yield from linear("indexer", hidden_size, self.index_head_dim)
-            yield vector("norm", 2 * self.index_head_dim)
-            yield from linear("indexer", hidden_size, self.index_n_heads)
+            dim = self.index_head_dim
+            yield from linear("indexer", self.q_lora_rank or hidden_size, self.index_n_heads * dim, module="wq_b")
+            yield from linear("indexer", hidden_size, dim, module="wk")
+            yield vector("norm", 2 * dim)
+            yield vector("indexer", hidden_size * self.index_n_heads)
+            if self.index_pool > 1:
+                yield vector("indexer", (hidden_size + self.index_pool) * dim)

@@ -33,7 +33,7 @@ class NoCache:
         """Nothing."""
         return ()
 
-    def weights(self, hidden_size: int) -> Iterator[Weight]:
+    def weights(self, _hidden_size: int) -> Iterator[Weight]:
         """Nothing; what the layer is instead counts as its MLP."""
         return iter(())
 
@@ -66,5 +66,7 @@ class SharedCache:
         return ()
 
     def weights(self, hidden_size: int) -> Iterator[Weight]:
-        """What the source layer has: checkpoints carry K and V projections here too, though none is used."""
+        """Queries and output only; of a latent, all that the source layer has."""
+        if isinstance(self.source, GroupedQueryAttention):
+            return self.source.query_weights(hidden_size)
         return self.source.weights(hidden_size)

@@ -9,7 +9,7 @@ from kvplan.checks._item import Item, latent_layers
 from kvplan.compare import crossover_tp, variant
 from kvplan.errors import KvplanError
 from kvplan.plan import plan
-from kvplan.roofline import attention_bytes, attention_flops, operations, peak_flops
+from kvplan.roofline import attention_work, operations, peak_flops
 from kvplan.units import format_tokens
 
 if TYPE_CHECKING:
@@ -66,15 +66,15 @@ def _attention_intensity(p: Plan) -> float:
     d = p.deployment
     flops = size = 0
     for layers, attention in d.spec.mixers():
-        flops += layers * attention_flops(attention, d.max_model_len, d.parallel)
-        size += layers * attention_bytes(attention, d.max_model_len, p.layout.kv_format, d.parallel)
+        read, done = attention_work(attention, d.max_model_len, p.layout.kv_format, d.parallel)
+        size, flops = size + layers * read, flops + layers * done
     return flops / size if size else 0.0
 
 
 def _gemm_turn(p: Plan, ridge: float) -> int | None:
     """The batch at which weight GEMMs reach the ridge: FLOPs grow with it, bytes of dense weights do not."""
     d = p.deployment
-    ops = [op for op in operations(d.spec, d.max_model_len, p.layout.kv_format, d.parallel) if op.kind == "gemm"]
+    ops = [op for op in operations(d.spec, p.layout.kv_format, d.parallel) if op.kind == "gemm"]
     flops = sum(op.count * op.flops for op in ops)
     size = sum(op.count * (op.weight_bytes + op.experts[2]) for op in ops)
     return int(size * ridge / flops) + 1 if flops else None

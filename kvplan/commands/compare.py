@@ -33,7 +33,7 @@ def register(app: typer.Typer) -> None:
         Example: kvplan compare deepseek-v3 llama-3.1-70b --context 4k,128k --tp 1,8
         """
         from kvplan.catalog import load_model
-        from kvplan.documents.compare import Question, answer
+        from kvplan.documents.compare import Question, answer, chart
         from kvplan.formats import write
 
         question = Question(
@@ -44,6 +44,9 @@ def register(app: typer.Typer) -> None:
             against=split(against, "--against", str) if against else (),
             batch=batch,
             explain=explain,
-            plot=plot,
         )
+        if plot:
+            from kvplan.formats.plot import save
+
+            save(chart(question), plot)
         write(answer(question), format, output)

@@ -33,6 +33,11 @@ def register(app: typer.Typer) -> None:
 
         scenario, lengths = read(model)
         answered = plan(scenario)
+        if plot:
+            from kvplan.charts import memory
+            from kvplan.formats.plot import save
+
+            save(memory([answered]), plot)
         write(answer(answered, lengths), format, output)
         if check and not answered.fits:
             raise typer.Exit(3)

@@ -44,6 +44,9 @@ Models = Annotated[list[str], typer.Argument(help=MODEL_HELP, autocompletion=_mo
 Gpu = Annotated[
     str, typer.Option("--gpu", help="A GPU of the catalogue, a YAML file, or `local`.", autocompletion=_gpus)
 ]
+AnyGpu = Annotated[
+    str | None, typer.Option("--gpu", help="As for fit; without one, caches are compared.", autocompletion=_gpus)
+]
 Engine = Annotated[
     str, typer.Option("--engine", help="Engine, with a version after `@`: vllm@0.19.", autocompletion=_engines)
 ]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kvplan.commands.options import Format, Output
+from kvplan.commands.options import Format, Output, contexts
 
 
 def register(app: typer.Typer) -> None:
@@ -19,6 +19,9 @@ def register(app: typer.Typer) -> None:
         model: Annotated[str | None, typer.Argument(help="The model, where the log does not say.", show_default=False)] = None,
         url: Annotated[str | None, typer.Option(help="Prometheus metrics of a running server.")] = None,
         gpu: Annotated[str | None, typer.Option(help="The GPU, where the log does not say.")] = None,
+        tp: Annotated[int | None, typer.Option(min=1, help="Tensor parallelism, where the log does not say.")] = None,
+        context: Annotated[str | None, typer.Option(help="Maximum length, where the log does not say.")] = None,
+        engine_version: Annotated[str | None, typer.Option(help="Engine version, where the log does not say.")] = None,
         calibrate: Annotated[
             Path | None, typer.Option(help="Write this site's measured overheads for kvplan fit --overheads.")
         ] = None,
@@ -41,7 +44,8 @@ def register(app: typer.Typer) -> None:
             raise typer.BadParameter("give a LOG or --url, one of the two")
         observed = fetch_metrics(url) if url else read_log(str(log))
         device, note = gpu_of(observed, gpu)
-        found = reconcile(observed, scenario_of(observed, model_of(observed, model), device))
+        unsaid = {"tp": tp, "context": contexts(context)[0] if context else None, "version": engine_version}
+        found = reconcile(observed, scenario_of(observed, model_of(observed, model), device, unsaid))
         if calibrate:
             write_overheads(calibrate, observed.source, measured_overheads(observed))
         write(answer(observed, found, [note] if note else []), format, output)

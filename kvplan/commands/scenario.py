@@ -57,20 +57,25 @@ OPTIONS = tuple(inspect.signature(_options, eval_str=True).parameters.values())
 def scenario_options(verb: Callable[..., None]) -> Callable[..., None]:
     """Give `verb` the options of a scenario; it receives `read`, which makes the Scenario of a model's name.
 
-    `read(model)` returns the scenario and the further context lengths that were asked for.
+    `read(model)` returns the scenario and the further context lengths that were asked for. An option that the verb
+    declares itself stands in place of the one here, and the verb receives its value too.
     """
     hints = get_type_hints(verb, include_extras=True)
-    own = [p.replace(annotation=hints[p.name]) for p in inspect.signature(verb).parameters.values() if p.name != "read"]
+    declared = inspect.signature(verb).parameters
+    own = {name: p.replace(annotation=hints[name]) for name, p in declared.items() if name != "read"}
+    options = [own.get(option.name, option) for option in OPTIONS]
 
     @wraps(verb)
     def command(**values: Any) -> None:
-        given = {option.name: values.pop(option.name) for option in OPTIONS}
+        given = {option.name: values[option.name] for option in options}
+        values = {name: value for name, value in values.items() if name in own}
         verb(**values, read=lambda model: read_scenario(model, **given))
 
-    arguments = [p for p in own if p.default is inspect.Parameter.empty]
-    rest = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own if p not in arguments]
-    command.__signature__ = inspect.Signature([*arguments, *OPTIONS, *rest])  # type: ignore[attr-defined]
-    command.__annotations__ = {p.name: p.annotation for p in (*arguments, *OPTIONS, *rest)}
+    arguments = [p for p in own.values() if p.default is inspect.Parameter.empty]
+    rest = [p for p in own.values() if p not in arguments and p not in options]
+    parameters = [*arguments, *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*options, *rest))]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in parameters}
     return command
 
 

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from kvplan import __version__
 from kvplan.checks import Item
 from kvplan.documents.fit import scenario_payload
+from kvplan.documents.plan_tables import length, setting
 from kvplan.plan import Plan
 from kvplan.table import Column, Document, Table
 
@@ -17,7 +18,7 @@ def answer(p: Plan, items: Sequence[Item]) -> Document:
     failed, warned = (sum(item.verdict == v for item in items) for v in ("fail", "warn"))
     return Document(
         command="check",
-        lead=f"{p.deployment.spec.name} on {p.deployment.parallel.gpus} x {p.deployment.gpu.name}, {p.engine.name}: "
+        lead=f"{p.deployment.spec.name} on {setting(p)}, {length(p)}: "
         f"{len(items) - failed - warned} pass, {warned} warn, {failed} fail.",
         tables=[table(items)],
         payload={
@@ -31,15 +32,14 @@ def answer(p: Plan, items: Sequence[Item]) -> Document:
 
 
 def table(items: Sequence[Item]) -> Table:
-    """The checklist as a table, which the report shows too."""
+    """The checklist as a table, which the report shows too: what to change stands below its reason."""
     return Table(
         title="Serving checklist",
         columns=(
-            Column("verdict", "verdict", "verdict"),
-            Column("title", "item"),
-            Column("reason", "reason"),
-            Column("change", "change"),
+            Column("verdict", "Verdict", "verdict"),
+            Column("title", "Item"),
+            Column("reason", "Reason, and what to change"),
         ),
-        rows=[(item.verdict, item.title, item.reason, item.change or None) for item in items],
+        rows=[(item.verdict, item.title, "\n→ ".join(filter(None, (item.reason, item.change)))) for item in items],
         index_columns=2,
     )

@@ -52,13 +52,13 @@ def _plain(c: Candidate) -> dict[str, Any]:
 def _table(title: str, found: Sequence[Candidate]) -> Table:
     columns = (
         Column("gpus", "GPUs"),
-        Column("spread", "spread"),
+        Column("spread", "Spread"),
         Column("kv_dtype", "KV dtype"),
-        Column("max_batch", "sessions", "count"),
+        Column("max_batch", "Sessions", "count"),
         Column("kv_pool_bytes", "KV pool", "bytes"),
-        Column("tokens_per_s", "decode", "tokens_per_s"),
-        Column("session_tokens_per_s", "each session", "tokens_per_s"),
-        Column("cost_per_hour", "per hour", "ratio"),
+        Column("tokens_per_s", "Decode", "tokens_per_s"),
+        Column("session_tokens_per_s", "Each session", "tokens_per_s"),
+        Column("cost_per_hour", "Per hour", "ratio"),
     )
     rows = [
         (
@@ -68,4 +68,6 @@ def _table(title: str, found: Sequence[Candidate]) -> Table:
         for c in found
     ]  # fmt: skip
     priced = any(c.cost_per_hour is not None for c in found)
-    return Table(title, columns if priced else columns[:-1], rows if priced else [r[:-1] for r in rows], index_columns=3)
+    return Table(
+        title, columns if priced else columns[:-1], rows if priced else [r[:-1] for r in rows], index_columns=3
+    )

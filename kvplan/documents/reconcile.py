@@ -19,8 +19,13 @@ def answer(observed: Observed, found: Reconciliation, notes: Sequence[str]) -> D
     """Observed beside predicted, each difference with its cause."""
     comparisons = found.comparisons
     agreeing = sum(c.agrees for c in comparisons)
-    deployment = (found.given or found.free).deployment if found.given or found.free else None
-    subject = f"{deployment.spec.name} under {observed.engine} {observed.version or ''}".strip() if deployment else observed.source
+    made = found.given or found.free
+    deployment = made.deployment if made else None
+    subject = (
+        f"{deployment.spec.name} under {observed.engine} {observed.version or ''}".strip()
+        if deployment
+        else observed.source
+    )
     return Document(
         command="reconcile",
         lead=f"{subject}: {agreeing} of {len(comparisons)} printed figures agree with the prediction.",
@@ -46,12 +51,12 @@ def _table(comparisons: Sequence[Comparison]) -> Table:
     return Table(
         title="What the engine said against the prediction",
         columns=(
-            Column("quantity", "figure"),
-            Column("observed", "observed"),
-            Column("predicted", "predicted"),
-            Column("difference", "difference", "percent"),
-            Column("verdict", "agrees", "verdict"),
-            Column("cause", "cause, or what the prediction rests on"),
+            Column("quantity", "Figure"),
+            Column("observed", "Observed"),
+            Column("predicted", "Predicted"),
+            Column("difference", "Difference", "percent"),
+            Column("verdict", "Agrees", "verdict"),
+            Column("cause", "Cause, or what the prediction rests on"),
         ),
         rows=[_row(c) for c in comparisons],
         caption="Blocks, tokens and concurrency are predicted from the pool as printed; memory lines from the configuration alone.",

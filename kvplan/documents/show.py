@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, fields, is_dataclass
 from typing import Any
 
 from kvplan import __version__
 from kvplan.compare import number, resolve_dtype
-from kvplan.errors import UnknownName
+from kvplan.errors import KvplanError, UnknownName
 from kvplan.gpu import GpuSpec
-from kvplan.model import ModelSpec, cost_line
+from kvplan.model import Line, ModelSpec, cost_line
 from kvplan.parallel import Parallelism
-from kvplan.table import Column, Document, Table
+from kvplan.table import Column, Document, Quantity, Table, Unit
+from kvplan.units import format_tokens
 from kvplan.weights import params_active, params_by_part, params_total
 
 LISTS = ("models", "gpus", "engines", "formats")
@@ -26,16 +27,22 @@ def answer(what: str) -> Document:
         return {"models": _models, "gpus": _gpus, "engines": _engines, "formats": _formats}[what]()
     try:
         return model_document(load_model(what))
-    except UnknownName as no_model:
+    except KvplanError as no_model:
         try:
             return gpu_document(load_gpu(what))
-        except UnknownName:
+        except UnknownName as no_gpu:
+            raise UnknownName(f"{no_model}; {no_gpu}") from None
+        except KvplanError:
             raise no_model from None
 
 
 def _document(tables: list[Table], payload: dict[str, Any], lead: str = "", notes: tuple[str, ...] = ()) -> Document:
     return Document(
-        command="show", lead=lead, tables=tables, payload={"command": "show", "version": __version__, **payload}, notes=notes
+        command="show",
+        lead=lead,
+        tables=tables,
+        payload={"command": "show", "version": __version__, **payload},
+        notes=notes,
     )
 
 
@@ -56,71 +63,107 @@ def model_document(spec: ModelSpec, lead: str = "") -> Document:
         "params_by_part": params_by_part(spec),
     }
     rows = [
-        ("source", spec.source),
-        ("model type", spec.model_type),
-        ("attention", spec.attention_family),
-        ("layers", ", ".join(f"{n} x {kind}" for kind, n in spec.layers_by_kind().items())),
-        ("longest context", f"{spec.max_position_embeddings:,} tokens" if spec.max_position_embeddings else "not stated"),
-        ("cache per token, bf16", f"{number(line.bytes_per_token):,} B"),
-        ("cache fixed per session", f"{line.fixed_bytes:,} B"),
-        ("parameters", f"{params_total(spec) / 1e9:,.2f} B in all, {params_active(spec) / 1e9:,.2f} B active"),
+        ("Source", spec.source),
+        ("Model type", spec.model_type),
+        ("Attention", spec.attention_family),
+        ("Layers", ", ".join(f"{n} x {kind}" for kind, n in spec.layers_by_kind().items())),
+        ("Longest context", f"{format_tokens(context)} tokens" if spec.max_position_embeddings else "not stated"),
         *_checkpoint(spec),
-        ("hub ids", ", ".join(spec.hub_ids) or "none"),
+        ("Hub ids", "\n".join(spec.hub_ids) or "none"),
     ]
-    facts = Table(spec.name, (Column("fact", "fact"), Column("value", "value")), rows)
-    parts = Table(
+    facts = Table(spec.name, (Column("fact", "Fact"), Column("value", "Value")), rows)
+    return _document([facts, _cost(line, fmt.name), _parts(spec)], payload, lead, spec.notes)
+
+
+def _cost(line: Line, dtype: str) -> Table:
+    """What a session costs, in exact bytes."""
+    rows = [
+        ("for each token", Quantity(number(line.bytes_per_token), "exact_bytes")),
+        ("fixed per session: states and full windows", Quantity(line.fixed_bytes, "exact_bytes")),
+    ]
+    return Table(f"Cache of one session in {dtype}", (Column("what", "What"), Column("bytes", "Cache")), rows)
+
+
+def _parts(spec: ModelSpec) -> Table:
+    """Parameters by part, largest first, with their share."""
+    parts, total, active = params_by_part(spec), params_total(spec), params_active(spec)
+    return Table(
         "Parameters by part",
-        (Column("part", "part"), Column("params", "parameters", "count")),
-        sorted(params_by_part(spec).items(), key=lambda item: -item[1]),
+        (Column("part", "Part"), Column("params", "Parameters", "count"), Column("share", "Share", "percent")),
+        [(part, n, n / total if total else None) for part, n in sorted(parts.items(), key=lambda item: -item[1])],
+        f"{total:,} in all" + (f", {active:,} of them active for a token." if active != total else "."),
     )
-    return _document([facts, parts], payload, lead, spec.notes)
 
 
 def _checkpoint(spec: ModelSpec) -> Iterator[tuple[str, str]]:
     """What the checkpoint says of its weights and of its KV cache."""
     if spec.quantization:
         q = spec.quantization
-        yield "weights", f"{q.weight_format or q.quant_method}, rest {spec.torch_dtype}"
+        yield "Weights", f"{q.weight_format or q.quant_method}, rest {spec.torch_dtype}"
         yield "KV dtype asked for", q.kv_cache_dtype or "nothing said; quantized weights do not imply a quantized cache"
     else:
-        yield "weights", spec.torch_dtype
+        yield "Weights", spec.torch_dtype
 
 
 def gpu_document(gpu: GpuSpec) -> Document:
     """One GPU: every figure with its source; what no source states is unknown."""
-    plain = asdict(gpu)
-    rows = [(name, _value(plain.get(name)), source) for name, source in gpu.sources.items()]
-    columns = (Column("figure", "figure"), Column("value", "value"), Column("source", "source"))
-    return _document([Table(gpu.name, columns, rows)], plain)
+    return _document(list(gpu_tables(gpu)), asdict(gpu), notes=(gpu.note,) if gpu.note else ())
 
 
-def _value(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{k} {_value(v)}" for k, v in value.items() if v is not None)
-    if isinstance(value, (list, tuple)):
+def gpu_tables(gpu: GpuSpec) -> Iterator[Table]:
+    """Every figure under the name that a GPU file gives it; and below, where it is from."""
+    figures = [(figure, cell) for name in gpu.sources for figure, cell in _figures(name, getattr(gpu, name))]
+    yield Table(f"Figures of {gpu.name}", (Column("figure", "Figure"), Column("value", "Value")), figures)
+    columns = (Column("figure", "Figure"), Column("source", "Source"))
+    yield Table("Where they are from", columns, list(gpu.sources.items()))
+
+
+def _figures(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """One cell for a figure, one for each figure of those that hold several."""
+    if is_dataclass(value):
+        parts = {f.name: getattr(value, f.name) for f in fields(value)}
+        for part, figure in parts.items():
+            if figure is not None:
+                yield f"{name}.{part}", _cell(part if part in _UNITS else name, figure)
+    else:
+        yield name, _cell(name, value)
+
+
+_UNITS: Mapping[str, Unit] = {
+    "memory_bytes": "bytes", "l2_bytes": "bytes", "shared_memory_per_block_bytes": "exact_bytes",
+    "bytes_per_s": "bytes_per_s", "measured_bytes_per_s": "bytes_per_s",
+    "flops_per_s": "flops_per_s", "measured_flops_per_s": "flops_per_s", "sm_count": "count",
+}  # fmt: skip
+
+
+def _cell(name: str, value: Any) -> Any:
+    """A value with its unit; a version such as (9, 0) as people write it."""
+    if isinstance(value, tuple):
         return ".".join(map(str, value))
-    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}" if isinstance(value, float) else str(value)
+    return Quantity(value, _UNITS[name]) if name in _UNITS and not isinstance(value, str) else str(value)
 
 
 def _models() -> Document:
     from kvplan.catalog import load_model, model_names
 
     specs = [load_model(name) for name in model_names()]
-    lines = [(s, cost_line(s, s.max_position_embeddings or 4096, resolve_dtype(s, "bf16"), Parallelism())) for s in specs]
+    lines = [cost_line(s, s.max_position_embeddings or 4096, resolve_dtype(s, "bf16"), Parallelism()) for s in specs]
     columns = (
-        Column("model", "model"),
-        Column("attention", "attention"),
-        Column("num_hidden_layers", "layers", "count"),
-        Column("bytes_per_token", "per token, bf16", "exact_bytes"),
-        Column("fixed_bytes", "fixed", "bytes"),
-        Column("max_position_embeddings", "context", "tokens"),
+        Column("model", "Model"),
+        Column("attention", "Attention"),
+        Column("bytes_per_token", "Per token", "exact_bytes"),
+        Column("fixed_bytes", "Fixed", "bytes"),
+        Column("max_position_embeddings", "Context", "tokens"),
     )
     rows = [
-        (s.name, s.attention_family, s.num_hidden_layers, number(x.bytes_per_token), x.fixed_bytes, s.max_position_embeddings)
-        for s, x in lines
+        (s.name, s.attention_family, number(line.bytes_per_token), line.fixed_bytes, s.max_position_embeddings)
+        for s, line in zip(specs, lines, strict=True)
     ]
-    table = Table(f"{len(specs)} models", columns, rows)
-    return _document([table], {"models": [dict(zip([c.key for c in columns], r, strict=True)) for r in rows]})
+    plain = [
+        dict(zip([c.key for c in columns], row, strict=True), num_hidden_layers=s.num_hidden_layers)
+        for s, row in zip(specs, rows, strict=True)
+    ]
+    return _document([Table(f"{len(specs)} models and their cache in bf16", columns, rows)], {"models": plain})
 
 
 def _gpus() -> Document:
@@ -129,10 +172,10 @@ def _gpus() -> Document:
     gpus = [load_gpu(name) for name in gpu_names()]
     columns = (
         Column("gpu", "GPU"),
-        Column("memory_bytes", "memory", "bytes"),
-        Column("bytes_per_s", "bandwidth", "bytes_per_s"),
-        Column("bf16_flops_per_s", "bf16 dense", "flops_per_s"),
-        Column("architecture", "architecture"),
+        Column("memory_bytes", "Memory", "bytes"),
+        Column("bytes_per_s", "Bandwidth", "bytes_per_s"),
+        Column("bf16_flops_per_s", "Dense bf16", "flops_per_s"),
+        Column("architecture", "Architecture"),
     )
     rows = [(g.name, g.memory_bytes, g.bytes_per_s, g.flops_per_s.of("bf16"), g.architecture) for g in gpus]
     table = Table(f"{len(gpus)} GPUs, memory as the driver reports it", columns, rows)
@@ -143,7 +186,7 @@ def _engines() -> Document:
     from kvplan.engines import engine, engine_names
 
     rows = [(e.name, e.default_version) for e in map(engine, engine_names())]
-    columns = (Column("engine", "engine"), Column("default_version", "version unless one is given"))
+    columns = (Column("engine", "Engine"), Column("default_version", "Version unless one is given"))
     return _document(
         [Table("Engines", columns, rows)], {"engines": [{"engine": n, "default_version": v} for n, v in rows]}
     )
@@ -158,9 +201,9 @@ def _formats() -> Document:
     ]
     columns = (
         Column("format", "KV dtype"),
-        Column("bits", "bits", "count"),
-        Column("scales", "scales"),
-        Column("refuses", "cannot hold"),
+        Column("bits", "Bits", "count"),
+        Column("scales", "Scales"),
+        Column("refuses", "Cannot hold"),
     )
     note = ("Also any average width of 1 to 16 bits: 6bit.",)
     plain = [{"format": n, "bits": b} for n, b, *_ in rows]

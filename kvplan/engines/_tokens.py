@@ -25,7 +25,7 @@ class TokenPool:
     `cell_bytes`: bytes of one token in all growing layers of the fullest rank. `window_cell_bytes`: of one slot in all
     sliding layers; `window_ratio` of such slots for each growing one; `window_tokens`: slots that a session holds of them.
     `state_bytes`: of one session's states; `state_slots` of them held per running session; `state_ratio`: bytes of
-    states for one byte of the rest. `padding_pages`: pages that the allocator adds and never hands out.
+    states for one byte of the rest. `spare_blocks`, `spare_states`: allocated beside those that are handed out.
     """
 
     kv_dtype: str
@@ -42,6 +42,8 @@ class TokenPool:
     state_slots: int = 1
     state_ratio: Fraction = Fraction(0)
     dcp: int = 1
+    spare_blocks: int = 0
+    spare_states: int = 0
     notes: tuple[str, ...] = ()
 
     @property
@@ -108,6 +110,17 @@ class TokenPool:
         from kvplan.arith import maximum
 
         return maximum(self.state_count(pool_bytes) - 1, pool_bytes * 0) // self.state_slots
+
+    def pool_bytes(self, kind: str, slots: int) -> int | None:
+        """Bytes of the growing pool (kv, full), the sliding pool (swa) or the states (state), spare slots included."""
+        padded = slots + self.spare_blocks * self.block_size
+        if kind in {"kv", "full"} and self.cell_bytes:
+            return -(-padded * self.cell_bytes.numerator // self.cell_bytes.denominator)
+        if kind in {"swa", "window"} and self.window_cell_bytes:
+            return padded * self.window_cell_bytes
+        if kind == "state" and self.state_bytes:
+            return (slots + self.spare_states) * self.state_bytes
+        return None
 
     def needed_bytes(self, tokens: int) -> int:
         """The least pool whose pages hold one session of `tokens` tokens."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kvplan.budget import Budget, Line, override
+from kvplan.budget import Budget, Line, with_given
+from kvplan.units import GIB
 from kvplan.weights import rank_bytes
 
 if TYPE_CHECKING:
     from kvplan.engines.base import Deployment, Layout
-
-GIB = 2**30
 
 
 def budget(deployment: Deployment, layout: Layout, given_bytes: Mapping[str, int]) -> Budget:
@@ -24,9 +23,12 @@ def budget(deployment: Deployment, layout: Layout, given_bytes: Mapping[str, int
         Line.estimate("non_torch", 0.5 * GIB, "context and libraries", below=0.2 * GIB, above=0.5 * GIB),
         Line.estimate("activation", prompt, "hidden states of the prompt", below=0.5 * prompt, above=2.0 * prompt),
     )
-    return Budget(
-        gpu_total_bytes=d.gpu.memory_bytes,
-        requested_bytes=d.gpu.memory_bytes,
-        lines=override(lines, given_bytes),
-        request_rule="all of the device",
+    return with_given(
+        Budget(
+            gpu_total_bytes=d.gpu.memory_bytes,
+            requested_bytes=d.gpu.memory_bytes,
+            lines=lines,
+            request_rule="all of the device",
+        ),
+        given_bytes,
     )

@@ -20,11 +20,13 @@ if TYPE_CHECKING:
 _ONE_LAYER = ("eagle", "eagle3")
 _ONE_UNSTATED = frozenset({"qwen3_next"})
 """Model types whose prediction module is one layer of full attention where the config does not state how many."""
+_READS_TARGET = "gemma4"
+"""Models whose multi-token prediction reads the target's cache (`Gemma4Proposer._setup_gemma4_kv_sharing`, 0.21)."""
 
 
 def draft_mixers(spec: ModelSpec, speculation: Speculation | None, stage: int) -> tuple[Mixer, ...]:
     """The drafter's layers, on the last stage: an MTP module's, a draft model's, or one as the target's."""
-    if speculation is None or not speculation.keeps_cache:
+    if speculation is None or not speculation.keeps_cache or _reads_target(spec, speculation):
         return ()
     first = spec.num_hidden_layers
     if speculation.draft is not None:
@@ -39,6 +41,10 @@ def draft_mixers(spec: ModelSpec, speculation: Speculation | None, stage: int) -
 def is_mtp(speculation: Speculation) -> bool:
     """Whether the checkpoint's own multi-token prediction drafts."""
     return speculation.method == "mtp" or speculation.method.endswith("_mtp")
+
+
+def _reads_target(spec: ModelSpec, speculation: Speculation) -> bool:
+    return is_mtp(speculation) and spec.model_type.startswith(_READS_TARGET)
 
 
 def assumed(speculation: Speculation | None) -> str | None:

@@ -192,6 +192,10 @@ class VllmLayout:
         groups = len(self.geometry.groups) if self.rules.printed_tokens == "blocks per group" else 1
         return num_blocks // max(1, groups) * self.block_size * self.dcp
 
+    def pool_bytes(self, kind: str, slots: int) -> int | None:
+        """vLLM prints one pool in blocks and tokens, none by its slots."""
+        return None
+
     def needed_bytes(self, tokens: int) -> int:
         """The least pool with which the engine starts at a maximum length of `tokens`."""
         if self.rules.fit_check == "layers":

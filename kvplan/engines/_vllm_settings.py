@@ -14,14 +14,15 @@ from kvplan.units import GIB
 if TYPE_CHECKING:
     from kvplan.engines._vllm_versions import Rules
     from kvplan.engines.base import Deployment
-    from kvplan.gpu import GpuSpec
     from kvplan.model import ModelSpec
 
 _LARGE: Mapping[str, tuple[int, int]] = {"llm": (16384, 1024), "server": (16384, 1024)}
 _MEDIUM: Mapping[str, tuple[int, int]] = {"llm": (16384, 1024), "server": (8192, 1024)}
 _SMALL: Mapping[str, tuple[int, int]] = {"llm": (8192, 256), "server": (2048, 256)}
 """(max_num_batched_tokens, max_num_seqs) by usage (`EngineArgs.get_batch_defaults`)."""
-_V0: Mapping[str, tuple[int, int]] = {"llm": (2048, 256), "server": (2048, 256)}
+_V0_CHUNKED_ABOVE = 32 * 1024
+"""Lengths above which the V0 engine prefills in chunks of 2,048 tokens; below, a step takes a whole prompt (0.6 to 0.8,
+`SchedulerConfig`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +36,7 @@ class Batch:
 
 def batch(deployment: Deployment, args: Args, rules: Rules, *, moe: bool) -> Batch:
     """Batch limits after the engine's defaults, and the tokens in flight that they imply."""
-    tokens, seqs = _defaults(deployment.gpu, rules)[args.usage]
+    tokens, seqs = _defaults(deployment, rules)[args.usage]
     if args.performance_mode == "throughput":
         tokens, seqs = 2 * tokens, 2 * seqs
     seqs = deployment.max_num_seqs or seqs
@@ -51,10 +52,12 @@ def batch(deployment: Deployment, args: Args, rules: Rules, *, moe: bool) -> Bat
     return Batch(max_num_seqs=seqs, max_num_batched_tokens=tokens, in_flight_tokens=batches * tokens)
 
 
-def _defaults(gpu: GpuSpec, rules: Rules) -> Mapping[str, tuple[int, int]]:
+def _defaults(deployment: Deployment, rules: Rules) -> Mapping[str, tuple[int, int]]:
+    gpu, length = deployment.gpu, deployment.max_model_len
     memory_bytes, small_chip = gpu.memory_bytes, False
     if rules.engine_core == "v0":
-        return _V0
+        whole = (2048 if length > _V0_CHUNKED_ABOVE else max(length, 2048), 256)
+        return {"llm": whole, "server": whole}
     if rules.batch_by_160_gib and memory_bytes >= 160 * GIB:
         return _LARGE
     if rules.a100_small_batch:

@@ -61,6 +61,9 @@ class Rules:
     gb10_small_batch: bool = False
     gpu_memory_utilization: float = 0.9
     cuda_graphs_deducted: bool = False
+    top_p: Literal["sorted", "masked", "flashinfer"] = "sorted"
+    keeps_expert_workspace: bool = False
+    expert_chunk_tokens: int | None = 32768
     refines_fp8_experts: bool = False
     one_kv_layout: bool = False
     sequence_ranks: Literal["none", "attention", "beside states"] = "none"
@@ -95,7 +98,9 @@ CHANGES = (
     Change("mixed_pages_in_one_group", True, "0.11", "0.10.2"),
     Change("scales_small_pages", True, "0.12", "0.11.2"),
     Change("group_padding", 1.25, "0.12", "0.11.2"),
+    Change("expert_chunk_tokens", 16384, "0.12", "0.11.2"),
     Change("nemotron_fp32_state", True, "0.13", "0.12.0"),
+    Change("keeps_expert_workspace", True, "0.13", "0.12.0"),
     Change("chunked_groups", True, "0.14", "0.13.0"),
     Change("modelopt_kv_dtype", True, "0.14", "0.13.0"),
     Change("fit_check", "groups", "0.14", "0.13.0"),
@@ -103,13 +108,16 @@ CHANGES = (
     Change("mamba_all", "kept", "0.15", "0.14.1"),
     Change("large_mla_pages", "flashinfer 64", "0.15", "0.14.1"),
     Change("qwen35_fp32_state", True, "0.17", "0.16.0"),
+    Change("top_p", "masked", "0.17", "0.16.0"),
     Change("block_size_from", "backend", "0.18", "0.17.1"),
     Change("group_padding", 1.5, "0.18", "0.17.1"),
+    Change("expert_chunk_tokens", None, "0.18", "0.17.1"),
     Change("printed_tokens", "concurrency", "0.20", "0.19.1"),
     Change("gpu_memory_utilization", 0.92, "0.20", "0.19.1"),
     Change("hybrid_mla_block", "kernel", "0.20", "0.19.1"),
     Change("packing", "tuples", "0.20", "0.19.1"),
     Change("cuda_graphs_deducted", True, "0.21", "0.20.2"),
+    Change("top_p", "flashinfer", "0.21", "0.20.2"),
     Change("packing", "slots", "0.23", "0.22.1"),
     Change("pads_attention_pages", True, "0.24", "0.23.0"),
     Change("sliding_block_of_its_own", True, "0.25", "0.24.0"),

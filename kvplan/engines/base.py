@@ -125,6 +125,10 @@ class Layout(Protocol):
         """Blocks, tokens and concurrency at `max_model_len`, as printed."""
         ...
 
+    def pool_bytes(self, kind: str, slots: int) -> int | None:
+        """Bytes of one pool of `slots` slots as this engine's log names it (kv, full, swa, state); None for no such pool."""
+        ...
+
     def needed_bytes(self, tokens: int) -> int:
         """The least pool with which the engine starts at a maximum length of `tokens`."""
         ...
@@ -155,6 +159,8 @@ class Engine(Protocol):
 
     name: str
     default_version: str
+    args: frozenset[str]
+    """Names of `engine_args` that this engine knows; any other is an error, for a typo must not be ignored."""
 
     def layout(self, deployment: Deployment) -> Layout:
         """How this engine cuts the cache; `Unsupported` with the engine's own reason where it refuses."""

@@ -153,6 +153,14 @@ class LlamaCppLayout:
             totals[rows.part] += streams * rows.layers * rows.row_bytes * int(self._cells_of(rows, cells, n_seq))
         return totals
 
+    def pool_bytes(self, kind: str, slots: int) -> int | None:
+        """Bytes of `slots` cells (over all streams) of full layers, of sliding layers, or of all; states by sequence."""
+        if kind == "state":
+            return slots * self.state_bytes or None
+        kinds = {"full": (False,), "swa": (True,), "kv": (False, True)}.get(kind, ())
+        rows = [r for r in self.rows if (r.window is not None) in kinds]
+        return sum(r.layers * r.row_bytes * cdiv(slots, r.ratio) for r in rows) or None
+
     @property
     def bytes_per_block(self) -> int:
         """256 cells of everything that grows."""
@@ -239,6 +247,9 @@ class LlamaCpp:
 
     name = "llama.cpp"
     default_version = "b11739"
+    args = frozenset({
+        "n_ctx", "n_parallel", "n_seq_max", "n_ubatch", "ubatch_size", "kv_unified", "swa_full", "type_k", "type_v",
+    })  # fmt: skip
 
     def layout(self, deployment: Deployment) -> Layout:
         """Rows and cells; tensor parallelism is refused, for llama.cpp deals out layers."""

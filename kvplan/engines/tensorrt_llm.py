@@ -91,6 +91,7 @@ class TensorRTLLM:
 
     name = "tensorrt-llm"
     default_version = "1.2"
+    args = frozenset({"tokens_per_block", "max_attention_window", "max_batch_size", "max_num_tokens"})
 
     def layout(self, deployment: Deployment) -> Layout:
         """Blocks of tokens_per_block (32) over local heads; DCP is refused."""

@@ -183,6 +183,10 @@ class GrowingCache:
         """Every token is a block of its own."""
         return tokens
 
+    def pool_bytes(self, kind: str, slots: int) -> int | None:
+        """There are no pools."""
+        return None
+
     def needed_bytes(self, tokens: int) -> int:
         """One sequence, its prompt pinned."""
         return int(self.storage_bytes(tokens))
@@ -236,6 +240,7 @@ class Transformers:
 
     name = "transformers"
     default_version = "5.24"
+    args = frozenset({"cache_implementation"})
 
     def layout(self, deployment: Deployment) -> Layout:
         """One sequence's tensors; the library's own generate has no tensor parallelism of the cache to plan."""

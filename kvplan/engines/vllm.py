@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from kvplan.engines._vllm_args import Args, Speculation, read_args
+from kvplan.engines._vllm_args import NO_EFFECT, Args, Speculation, arg_names, read_args
 from kvplan.engines._vllm_checks import check
 from kvplan.engines._vllm_drafts import assumed, draft_mixers, retained_tokens
 from kvplan.engines._vllm_dtypes import asked_kv, model_dtypes
@@ -24,6 +24,7 @@ from kvplan.engines._vllm_served import retired
 from kvplan.engines._vllm_sessions import InFlight, session_blocks
 from kvplan.engines._vllm_settings import batch, is_moe, state_mode
 from kvplan.engines._vllm_versions import NEWEST, Rules, default_utilization, rules
+from kvplan.engines.base import DeploymentKey
 from kvplan.errors import BadInput
 from kvplan.parallel import Parallelism
 
@@ -38,40 +39,47 @@ _BOUNDARY_LAYERS = 2
 """Layers at each end that TurboQuant leaves unquantized in models of attention alone."""
 
 
+@lru_cache(maxsize=4096)
+def _layout(key: DeploymentKey) -> VllmLayout:
+    deployment = key.deployment
+    auto_fit = deployment.max_model_len == -1
+    d = replace(deployment, max_model_len=_own_length(deployment.spec)) if auto_fit else deployment
+    found, args = rules(d.version), read_args(d.engine_args)
+    place = Place(d.parallel, d.gpu.compute_capability, d.kv_dtype, d.block_size, found.release)
+    planned = _planned(Same(d.spec), place, args)
+    limits = batch(d, args, found, moe=planned.moe)
+    flight = InFlight(
+        tokens=limits.in_flight_tokens,
+        retained=planned.retained_tokens,
+        encoder_tokens=limits.max_num_batched_tokens,
+        dcp=d.parallel.dcp,
+    )
+    return VllmLayout(
+        geometry=planned.geometry,
+        rules=found,
+        max_model_len=d.max_model_len,
+        batch=limits,
+        sessions=session_blocks(Same(planned.geometry), flight),
+        dcp=d.parallel.dcp,
+        num_gpu_blocks_override=args.num_gpu_blocks_override,
+        auto_fit=auto_fit,
+        remarks=planned.remarks,
+    )
+
+
 class Vllm:
     """The engine. It keeps nothing but caches of what models and flags imply."""
 
     name = "vllm"
     default_version = NEWEST
+    args = arg_names() | NO_EFFECT
 
     def layout(self, deployment: Deployment) -> VllmLayout:
         """How this release cuts the cache; `Unsupported` with vLLM's own reason where it refuses.
 
         `max_model_len` -1: the longest that fits, up to the model's own (`capacity` says which).
         """
-        auto_fit = deployment.max_model_len == -1
-        d = replace(deployment, max_model_len=_own_length(deployment.spec)) if auto_fit else deployment
-        found, args = rules(d.version), read_args(d.engine_args)
-        place = Place(d.parallel, d.gpu.compute_capability, d.kv_dtype, d.block_size, found.release)
-        planned = _planned(Same(d.spec), place, args)
-        limits = batch(d, args, found, moe=planned.moe)
-        flight = InFlight(
-            tokens=limits.in_flight_tokens,
-            retained=planned.retained_tokens,
-            encoder_tokens=limits.max_num_batched_tokens,
-            dcp=d.parallel.dcp,
-        )
-        return VllmLayout(
-            geometry=planned.geometry,
-            rules=found,
-            max_model_len=d.max_model_len,
-            batch=limits,
-            sessions=session_blocks(Same(planned.geometry), flight),
-            dcp=d.parallel.dcp,
-            num_gpu_blocks_override=args.num_gpu_blocks_override,
-            auto_fit=auto_fit,
-            remarks=planned.remarks,
-        )
+        return _layout(DeploymentKey(deployment))
 
     def default_utilization(self, version: str | None = None) -> float:
         """`gpu_memory_utilization` where the user states none."""

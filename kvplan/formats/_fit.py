@@ -30,8 +30,8 @@ def fit(columns: Sequence[TextColumn], index_columns: int, width: int) -> tuple[
     index, rest = columns[:index_columns], columns[index_columns:]
     said_once: list[TextColumn] = []
     if _total(map(_least, columns)) > width:
-        said_once = [column for column in columns[max(1, index_columns) :] if _is_constant(column)]
-        rest = [column for column in rest if column not in said_once]
+        said_once = [column for column in columns[1:] if _is_constant(column)]
+        index, rest = ([column for column in part if column not in said_once] for part in (index, rest))
     lead = sum(_least(column) + GAP for column in index)
     cuts = _even_cuts([_least(column) for column in rest], width - lead)
     return said_once, [_part([*index, *rest[start:end]], width) for start, end in cuts]

@@ -92,7 +92,7 @@ def _table(table: Table, *, is_titled: bool) -> Iterator[str]:
     columns = text_columns(table)
     kinds = [_kind(column) for column in columns]
     yield f"<figure>\n{_scroller(table.title)}\n<table>"
-    yield f"<{caption}>{_inline(table.title)}</caption>"
+    yield f"<{caption}><b>{_inline(table.title)}</b></caption>"
     yield f"<thead><tr>{''.join(map(_head, columns, kinds))}</tr></thead>\n<tbody>"
     for row in zip(*(column.cells for column in columns), strict=True):
         tags = ('th scope="row"' if position < table.index_columns else "td" for position in range(len(row)))

@@ -18,6 +18,8 @@ _ENCODER = (
     "encoder_layers", "encoder_attention_heads", "num_hidden_layers", "num_layers", "num_attention_heads",
     "max_source_positions", "use_bottleneck_adapter", "share_encoder_decoder_embeddings",
 )  # fmt: skip
+_VISION = {"max_num_tiles": 4, "image_size": 448, "patch_size": 14}
+"""Defaults of transformers' MllamaVisionConfig."""
 _T5_TOKENS = 512
 """T5's tokenizer and training length where the file states no n_positions; its relative positions set no bound."""
 
@@ -73,9 +75,11 @@ def image_layer(fields: Fields, layer: int) -> Layer:
     """Cross attention to every patch, and one class token, of every tile of an image."""
     if fields.wrapper is None:
         raise BadInput(f"{fields.where}: cross_attention_layers: vision_config, which counts image tokens, is missing")
-    vision = fields.wrapper.section("vision_config") or Fields({}, fields.where)
-    tiles = vision.count("max_num_tiles", 4) or 4
-    side = (vision.count("image_size", 560) or 560) // (vision.count("patch_size", 14) or 14)
+    section = fields.wrapper.section("vision_config") or Fields({}, fields.where)
+    vision = Fields(section.raw, section.where, defaults=_VISION, wrapper=fields.wrapper)
+    vision.notes = fields.notes
+    side = vision.need_size("image_size") // vision.need_size("patch_size")
+    tiles = vision.need_size("max_num_tiles")
     heads = standard(fields, layer)
     cross = CrossAttention(
         num_attention_heads=heads.query,

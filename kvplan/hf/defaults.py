@@ -118,11 +118,11 @@ _MORE: Mapping[str, Mapping[str, int]] = {
 _TIED = frozenset(
     (
         "bart", "biogpt", "blenderbot", "bloom", "cohere", "cohere2", "ernie4_5", "ernie4_5_moe",
-        "ernie4_5_vl_moe_text", "falcon", "falcon_mamba", "gemma", "gemma2", "gemma3_text", "gemma3n_text",
-        "gemma4_text", "gemma4_unified_text", "gpt2", "gpt_bigcode", "gpt_neo", "lfm2", "lfm2_moe", "m2m_100",
-        "mamba", "marian", "mbart", "mpt", "mt5", "openai-gpt", "openelm", "opt", "paddleocr_vl_text", "pegasus",
-        "plbart", "qwen2_5_omni_text", "qwen3_vl_moe_text", "smollm3", "starcoder2", "t5", "vaultgemma", "whisper",
-        "xglm", "zamba", "zamba2",
+        "ernie4_5_vl_moe_text", "falcon", "falcon_mamba", "gemma", "gemma2", "gemma3", "gemma3_text", "gemma3n",
+        "gemma3n_text", "gemma4", "gemma4_text", "gemma4_unified_text", "gpt2", "gpt_bigcode", "gpt_neo", "lfm2",
+        "lfm2_moe", "m2m_100", "mamba", "marian", "mbart", "minicpm", "minicpm3", "mpt", "mt5", "openai-gpt", "openelm",
+        "opt", "paddleocr_vl_text", "pegasus", "phi3small", "plbart", "qwen2_5_omni_text", "qwen3_vl_moe_text",
+        "smollm3", "starcoder2", "t5", "umt5", "vaultgemma", "whisper", "xglm", "zamba", "zamba2",
     )
 )  # fmt: skip
 

@@ -218,10 +218,18 @@ class Fields:
         self.read |= hidden & self.raw.keys()
         return other
 
+    def apart(self) -> Fields:
+        """The same object for a reader that explains nothing of the cache: what it reads stays unread here."""
+        other = Fields(self.raw, self.where, defaults=self.defaults, wrapper=self.wrapper)
+        other.notes = self.notes
+        return other
+
     def at(self, layer: int) -> Fields:
         """One layer's view: transformers 5 writes what differs by layer into `per_layer_config`."""
         by_layer = self.section("per_layer_config")
-        values = by_layer.section(str(layer)) if by_layer is not None else None
+        keys = by_layer.raw if by_layer is not None else ()
+        key = next((k for k in keys if k.isdecimal() and int(k) == layer), None)  # "05" beside "11"
+        values = by_layer.section(key) if by_layer is not None and key is not None else None
         if values is None:
             return self
         values.explain(*_BY_LAYER)

@@ -94,11 +94,11 @@ def attn_config(fields: Fields, _layer: int) -> Heads:
 
 
 def swa_heads(fields: Fields, layer: int) -> Heads:
-    """Sliding layers with heads of their own under `swa_` names; what they leave out is as in full layers."""
+    """Sliding layers with KV heads of their own under `swa_` names; other figures may be as in full layers."""
     base = wide_value(fields, layer)
     return Heads(
         fields.count("swa_num_attention_heads") or base.query,
-        fields.count("swa_num_key_value_heads") or base.kv,
+        fields.need("swa_num_key_value_heads"),
         fields.count("swa_head_dim") or base.dim,
         fields.count("swa_v_head_dim") or base.v_dim,
     )

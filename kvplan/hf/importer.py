@@ -13,6 +13,7 @@ from kvplan.hf.identity import Identity, identify
 from kvplan.hf.locate import CONFIG_NAME, config_path, decoder_path, follow, native_names, read_json
 from kvplan.hf.mlps import mlp_for
 from kvplan.hf.mtp import mtp_layers
+from kvplan.hf.parameters import with_parameters
 from kvplan.hf.quantization import quantization
 from kvplan.hf.refuse import refuse_unexplained
 from kvplan.hf.softmax import Layer
@@ -55,7 +56,7 @@ def spec_from_config(
         hidden_size=fields.need_size("hidden_size"),
         vocab_size=_vocab(fields, wrapper),
         max_position_embeddings=rope.max_context(fields),
-        layer_groups=_groups(fields, layers),
+        layer_groups=_groups(fields, layers, identity),
         architecture=identity.architecture,
         tie_word_embeddings=_tied(fields, wrapper, identity),
         mamba_ssm_dtype=fields.text("mamba_ssm_cache_dtype") or fields.text("mamba_ssm_dtype"),
@@ -67,7 +68,7 @@ def spec_from_config(
     if fields.raw.get("use_bidirectional_attention") is True and not path:
         raise fields.bad("use_bidirectional_attention", "makes an encoder of it: it keeps no KV cache")
     refuse_unexplained(fields, identity.model_type)
-    return spec
+    return with_parameters(spec, decoder, config)
 
 
 def _dtype(fields: Fields, wrapper: Fields) -> str:
@@ -97,12 +98,14 @@ def _tied(fields: Fields, wrapper: Fields, identity: Identity) -> bool:
     return tied_by_default(identity.model_type)
 
 
-def _groups(fields: Fields, layers: Sequence[Layer]) -> tuple[LayerGroup, ...]:
-    return group_layers([(attention, mlp_for(fields, i)) for i, attention in enumerate(layers)])
+def _groups(fields: Fields, layers: Sequence[Layer], identity: Identity) -> tuple[LayerGroup, ...]:
+    apart = fields.apart()
+    mlps = (mlp_for(apart, i) if identity.family.has_mlp else None for i in range(len(layers)))
+    return group_layers(list(zip(layers, mlps, strict=True)))
 
 
 def _mtp_groups(fields: Fields, layers: Sequence[Layer]) -> tuple[LayerGroup, ...]:
-    mlp = mlp_for(fields, len(layers) - 1)
+    mlp = mlp_for(fields.apart(), len(layers) - 1)
     return group_layers([(attention, mlp) for attention in mtp_layers(fields, layers)], first=len(layers))
 
 

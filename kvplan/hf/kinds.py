@@ -23,16 +23,22 @@ Sharing = Callable[[Fields, Sequence[str], Sequence[Layer]], list[Layer]]
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """How to read the layers of some model_types."""
+    """How to read the layers of some model_types.
+
+    `explains`: keys, or beginnings of keys that end in `*`. `has_mlp`: whether anything follows the mixers of a layer.
+    """
 
     types: Types
     kinds: Mapping[str, Maker]
     explains: tuple[str, ...] = ()
     sharing: Sharing | None = None
+    has_mlp: bool = True
 
     def layers(self, fields: Fields) -> list[Layer]:
         """What every layer runs, in order."""
         fields.explain("num_attention_heads", "num_key_value_heads", *self.explains)
+        beginnings = tuple(key.removesuffix("*") for key in self.explains if key.endswith("*"))
+        fields.explain(*(key for key in fields.raw if beginnings and key.startswith(beginnings)))
         types = self.types(fields)
         for layer_type in types:
             if layer_type not in self.kinds:
@@ -109,7 +115,7 @@ _LINEAR_GQA = {FULL: full(), SLIDING: sliding()}
 _MAMBA2 = {LINEAR: recurrent.mamba2, FULL: full()}
 _MLA_KDA = {FULL: latent.mla, LINEAR: recurrent.kda}
 
-PLAIN = Family(listed(every(FULL)), _SOFTMAX)
+PLAIN = Family(listed(windows.never), _SOFTMAX)
 """Full attention on every layer, unless `layer_types` says otherwise."""
 _PLAIN_NAMES = """
     apertus aquila arcee aria_text baichuan bailing_moe bailing_moe_v2 biogpt bloom codegen cohere cwm deepseek dots_ocr
@@ -126,7 +132,11 @@ _GEMMA3 = Family(listed(full_every(6)), _SOFTMAX, ("global_local_attention_patte
 _GEMMA4 = Family(listed(full_every(6)), softmax(heads.global_heads, heads.standard), (), sharing.share_last)
 _MLA = Family(every(FULL), {FULL: latent.mla})
 _DSA = Family(latent.every_indexed, {latent.INDEXED: latent.sparse_mla})
-_V4 = Family(latent.compressed_types, {str(ratio): latent.compressed(ratio) for ratio in (0, 1, 2, 4, 128)})
+_V4 = Family(
+    latent.compressed_types,
+    {str(ratio): latent.compressed(ratio) for ratio in (0, 1, 2, 4, 128)},
+    ("engram_*", "dspark_*"),
+)
 _DELTANET = Family(
     listed(full_every(4, key="full_attention_interval", bounded=LINEAR)),
     {LINEAR: recurrent.gated_deltanet, FULL: full()},
@@ -246,8 +256,8 @@ FAMILIES: Mapping[str, Family] = {
         {LINEAR: recurrent.mamba2, HYBRID: recurrent.beside(full(heads.zamba), recurrent.mamba2)},
         ("layers_block_type", "use_shared_attention_adapter", "shared_attention_adapter"),
     ),
-    **_each("mamba falcon_mamba", Family(every(LINEAR), {LINEAR: recurrent.mamba1})),
-    "mamba2": Family(every(LINEAR), {LINEAR: recurrent.mamba2_pure}),
+    **_each("mamba falcon_mamba", Family(every(LINEAR), {LINEAR: recurrent.mamba1}, has_mlp=False)),
+    "mamba2": Family(every(LINEAR), {LINEAR: recurrent.mamba2_pure}, has_mlp=False),
     **_each("rwkv5 rwkv6 rwkv7", Family(every(LINEAR), {LINEAR: recurrent.rwkv}, ("rescale_every",))),
     **_each(
         "lfm2 lfm2_moe",

@@ -22,6 +22,7 @@ _NATIVE = {
     "dim": "hidden_size", "n_layers": "num_hidden_layers", "n_heads": "num_attention_heads",
     "inter_dim": "intermediate_size", "moe_inter_dim": "moe_intermediate_size",
     "n_dense_layers": "first_k_dense_replace", "n_activated_experts": "num_experts_per_tok",
+    "n_expert_groups": "n_group", "n_limited_groups": "topk_group",
 }  # fmt: skip
 """Names of DeepSeek's own inference configs."""
 _ARCHITECTURE_TAILS = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel", "Model", "ForSeq2SeqLM")

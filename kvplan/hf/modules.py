@@ -16,11 +16,15 @@ _SKIPPED_KEYS = ("modules_to_not_convert", "ignore", "exclude_modules", "ignored
 _PARTS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (part, re.compile(words))
     for part, words in (
-        ("", r"visual|vision|merger|projector|audio|mtp|embed|head|eh_proj|norm|bias|gate$|router|base$|_fn$|_scale$"),
+        (
+            "",
+            r"visual|vision|merger|projector|audio|mtp|embed|head|eh_proj|norm|bias|gate$|router|base$|_fn$|_scale$"
+            r"|conv1d|in_proj_(a|b|ba)$",
+        ),
         ("shared_experts", r"shared_expert"),
         ("experts", r"experts"),
         ("indexer", r"indexer|index_"),
-        ("mixer", r"linear_attn|mamba|mixer\.(in|out)_proj|f_a_proj|A_log|conv1d"),
+        ("mixer", r"linear_attn|mamba|mixer\.(in|out)_proj|f_a_proj|A_log"),
         ("attention", r"attn|attention|mixer\.[qkvo]_proj"),
         ("mlp", r"mlp|ffn|feed_forward"),
     )
@@ -37,7 +41,7 @@ def part_of(name: str) -> str:
 
 
 def unquantized_parts(sections: Iterable[Fields]) -> list[str]:
-    """Parts whose modules stand in a list of what is not converted, sorted."""
+    """Parts whose modules stand in a list of what is not converted, or several of a part's modules, sorted."""
     projections: dict[str, set[str]] = {}
     for section in sections:
         for key in _SKIPPED_KEYS:
@@ -46,7 +50,16 @@ def unquantized_parts(sections: Iterable[Fields]) -> list[str]:
                 if part:
                     found = _PROJECTION.search(name)
                     projections.setdefault(part, set()).add(found[0] if found else "")
-    return sorted(p for p, found in projections.items() if "" in found or "(" in str(found) or len(found) >= _WHOLE)
+    return sorted(name for part, found in projections.items() for name in _left_out(part, found))
+
+
+def _left_out(part: str, projections: set[str]) -> list[str]:
+    """The whole part, or its modules where the largest, attention's output, is not among them (DeepSeek in NVFP4)."""
+    if "" in projections or "(" in str(projections):
+        return [part]
+    if len(projections) < _WHOLE:
+        return []
+    return [part] if part != "attention" or "o_proj" in projections else [f"{part}.{p}" for p in projections]
 
 
 def mixed_formats(layered: Iterable[Mapping[str, Any]]) -> dict[str, str]:

@@ -40,7 +40,8 @@ def quantization(
         return None
     layered = [s.raw["quantized_layers"] for s in sections if isinstance(s.raw.get("quantized_layers"), Mapping)]
     by_part = {p: _ALGORITHMS.get(a, a) for p, a in mixed_formats(layered).items()}
-    expert = _first(_EXPERT_DTYPES.get(str(n.get("expert_dtype"))) for n in nodes)
+    stating = (*nodes, *(s.raw for s in sections))
+    expert = _first(_EXPERT_DTYPES.get(str(n.get("expert_dtype"))) for n in stating)
     parts = ({"experts": expert} if expert else {}) | by_part
     stated = _first(_weight_format(s) for s in sections)
     whole = stated or _most_common(by_part)

@@ -76,12 +76,11 @@ def mamba2(fields: Fields, _layer: int) -> Layer:
 
 
 def _mamba_head_dim(fields: Fields, heads: int) -> int:
-    """Stated, or expand x hidden / heads where it is absent or "auto"."""
-    if fields.value("mamba_d_head") != "auto":
-        for name in ("mamba_head_dim", "mamba_headdim", "mamba_d_head"):
-            if fields.has(name):
-                return fields.need(name)
-    return (fields.count("mamba_expand", 2) or 2) * fields.need_size("hidden_size") // heads
+    """Stated; expand x hidden / heads where it is "auto", or absent from a Zamba file (its class computes it)."""
+    auto = fields.value("mamba_d_head") == "auto" or (fields.has("n_mamba_heads") and not fields.has("mamba_headdim"))
+    if auto:
+        return fields.need("mamba_expand") * fields.need_size("hidden_size") // heads
+    return _either(fields, "mamba_headdim", "mamba_d_head", "mamba_head_dim")
 
 
 def gated_deltanet(fields: Fields, _layer: int) -> Layer:

@@ -26,7 +26,7 @@ _KNOWN_HARMLESS = frozenset(
         "chunk_size_feed_forward", "use_mamba_kernels", "use_mambapy", "prefill_chunk_size", "seconds_per_chunk",
         "chunk_size", "mamba_chunk_size", "loss_chunk_size", "use_unified_vision_chunk", "audio_chunk_size",
         "global_compression_ratio", "sparsity_config", "context_window_size", "attention_sink_size",
-        "dual_chunk_attention_config",
+        "dual_chunk_attention_config", "max_window_layers",
         # biases, activations and scales of layers whose shape other keys give
         "add_bias_linear", "mamba_conv_bias", "mamba_proj_bias", "use_conv_bias", "conv_bias", "mamba_hidden_act",
         "hidden_mamba_act", "mamba_rms_norm", "mamba_norm_before_gate", "mamba_dt_rank", "mamba_use_mlp",
@@ -38,8 +38,8 @@ _KNOWN_HARMLESS = frozenset(
         # an indexer's choices that change what is read, never what is stored
         "index_skip_topk_offset", "index_topk_freq", "index_topk_pattern", "index_share_for_mtp_iteration",
         "indexer_rope_interleave", "index_kpool_always_select_tail", "index_kpool_compress",
-        "expert_layer_period", "expert_layer_offset", "interleave_moe_layer_step", "num_mem_blocks",
-        "decoder_sparse_step", "num_beam_groups",
+        "expert_layer_period", "expert_layer_offset", "shared_intermediate_size", "interleave_moe_layer_step",
+        "num_mem_blocks", "decoder_sparse_step", "num_beam_groups",
     )
 )  # fmt: skip
 _SUGGESTIVE = re.compile(
@@ -48,7 +48,7 @@ _SUGGESTIVE = re.compile(
     re.IGNORECASE,
 )
 _HARMLESS = re.compile(
-    r"token|index$|^use_cache|cache_implementation|output_|pretraining|dropout|_pdrop|init|gradient|^return|jitter|loss"
+    r"^use_cache|cache_implementation|output_|pretraining|dropout|_pdrop|init|gradient|^return|jitter|loss"
     r"|aux|_plan$|kernel|^_attn|attn_impl|flash|pruned_heads|^is_|^add_cross_attention|state_dict"
     r"|norm|bias|eps$|scal|multiplier|softcap|softmax|fp32|dtype|activation|rope|rotary|clip|alpha|beta|theta|logit|scalar"
     r"|expert|moe|router|routed|^n_group|^topk_group|grouped_topk|lm_head|classif|reward|image|vision|visual|video|audio"

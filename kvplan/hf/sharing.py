@@ -27,6 +27,8 @@ def share_last(fields: Fields, types: Sequence[str], layers: Sequence[Layer]) ->
 def share_neighbours(fields: Fields, _types: Sequence[str], layers: Sequence[Layer]) -> list[Layer]:
     """Hunyuan-Large cross-layer attention: of every `cla_share_factor` layers, the first stores for all."""
     factor = fields.count("cla_share_factor", 1) or 1
+    if factor > 1 and not fields.has("use_cla"):
+        raise fields.bad("use_cla", f"missing, though a sharing factor of {factor} is stated")
     if not fields.flag("use_cla") or factor == 1:
         return list(layers)
     return [a if i % factor == 0 else _shared(fields, layers[i - i % factor]) for i, a in enumerate(layers)]

@@ -21,6 +21,13 @@ def every(layer_type: str) -> Types:
     return lambda fields: [layer_type] * fields.need_size("num_hidden_layers")
 
 
+def never(fields: Fields) -> list[str]:
+    """All layers full: a window that `use_sliding_window: false` switches off is none."""
+    if fields.has("use_sliding_window") and not fields.flag("use_sliding_window"):
+        fields.explain("sliding_window")
+    return every(FULL)(fields)
+
+
 def listed(otherwise: Types, *keys: str) -> Types:
     """`layer_types` where the config has it (cut to the decoder: later entries are of MTP modules), else a rule.
 
@@ -49,7 +56,7 @@ _PATTERNS = (
 
 def slides_everywhere(fields: Fields) -> list[str]:
     """A non-null `sliding_window` holds on every layer (Mistral, Phi-3, StarCoder2)."""
-    kind = SLIDING if fields.has("sliding_window") else FULL
+    kind = FULL if fields.size("sliding_window") is None else SLIDING
     return every(kind)(fields)
 
 

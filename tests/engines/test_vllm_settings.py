@@ -35,7 +35,7 @@ from tests.engines.vllm_models import (
         (of_gib("b200", 178, (10, 0)), "0.27.1", "server", (8192, 1024)),
         (of_gib("gb10", 119, (12, 1)), "0.33.0", "server", (2048, 256)),
         (of_gib("gb10", 119, (12, 1)), "0.32.0", "server", (8192, 1024)),
-        (H100, "0.7.3", "server", (2048, 256)),
+        (H100, "0.7.3", "server", (8192, 256)),
     ],
 )
 def test_batch_defaults(gpu: GpuSpec, version: str, usage: str, limits: tuple[int, int]) -> None:

@@ -87,7 +87,7 @@ def test_tables_have_captions_scopes_and_a_box_to_scroll_in(report: Document) ->
     page = Page(render(report))
     heads = page.attributes("th")
 
-    assert page.text("caption") == ["KV cache of one session", "Memory of one GPU", "Capacity", "Items"]
+    assert page.text("b") == ["KV cache of one session", "Memory of one GPU", "Capacity", "Items"]
     assert {head["scope"] for head in heads} == {"col", "row"}
     assert sum(head["scope"] == "row" for head in heads) == 6 * 2 + 3 + 3 + 3
     boxes = [box for box in page.attributes("div") if box["class"] == "scroll"]

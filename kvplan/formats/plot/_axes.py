@@ -18,7 +18,10 @@ _MOST_TICKS = 11
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """What an axis measures. A logarithmic one counts tokens and bytes in powers of two, all else in tens."""
+    """What an axis measures. A logarithmic one counts tokens and bytes in powers of two, all else in tens.
+
+    Where tens alone would be few, their doubles and halves stand between: 10, 20, 50, 100.
+    """
 
     label: str
     unit: Unit = "count"
@@ -33,7 +36,11 @@ class Axis:
         base, log = (2, math.log2) if self.unit in {"tokens", "bytes"} else (10, math.log10)
         first, last = math.ceil(log(low)), math.floor(log(high))
         stride = max(0, last - first) // _MOST_TICKS + 1
-        return [float(base) ** power for power in range(first, last + 1, stride)]
+        powers = [float(base) ** power for power in range(first, last + 1, stride)]
+        if base == 2 or not 10 * low <= high < 1000 * low:
+            return powers
+        between = (10.0**power * digit for power in range(first - 1, last + 1) for digit in (1, 2, 5))
+        return [place for place in between if low <= place <= high]
 
     def _multiples(self, low: float, high: float) -> list[float]:
         step = self._step((high - low) / (_MOST_TICKS - 4))

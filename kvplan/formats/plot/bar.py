@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvplan.formats._cells import own_text
 from kvplan.formats.plot._axes import Axis, dress
-from kvplan.formats.plot._style import BACKING, PAGE, Look
+from kvplan.formats.plot._style import BACKING, INK, PAGE, Look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,12 +22,16 @@ _LEGEND = 84
 
 @dataclass(frozen=True, slots=True)
 class StackedBar:
-    """One bar per name, made of (label, size) parts; a label looks the same in every bar."""
+    """One bar per name, made of (label, size) parts; a label looks the same in every bar.
+
+    `limit`: the name and the size of what there is, marked across the bars.
+    """
 
     title: str
     x: Axis
     bars: Sequence[tuple[str, Sequence[tuple[str, float]]]]
     caption: str = ""
+    limit: tuple[str, float] | None = None
 
     @property
     def height_in(self) -> float:
@@ -42,6 +46,7 @@ class StackedBar:
         axes.set_yticks(range(len(self.bars)), [name for name, _ in self.bars])
         axes.invert_yaxis()
         axes.grid(visible=False, axis="y")
+        self._limit(axes)
         dress(axes.xaxis, self.x)
         patches = [axes.barh(0, 0, **_fill(look), label=label) for label, look in looks.items()]
         longest = max(map(len, looks), default=0)
@@ -55,6 +60,13 @@ class StackedBar:
                 text = own_text(size, self.x.unit)
                 axes.text(start + size / 2, row, text, ha="center", va="center", bbox=BACKING)
             start += size
+
+    def _limit(self, axes: Axes) -> None:
+        if self.limit:
+            name, size = self.limit
+            axes.axvline(size, color=INK, linewidth=1.2, linestyle=(0, (4, 2)))
+            at_top = axes.get_xaxis_transform()
+            axes.annotate(name, (size, 1.0), xycoords=at_top, xytext=(0, 3), textcoords="offset points", ha="right")
 
     @property
     def _longest(self) -> float:

@@ -44,7 +44,8 @@ class Roofline:
         self._roof(axes)
         for number, (_, intensity, flops_per_s) in enumerate(self.points):
             look = Look.of(number)
-            axes.plot(intensity, flops_per_s, color=look.colour, marker=look.marker, markersize=9, linestyle="none")
+            (point,) = axes.plot(intensity, flops_per_s, color=look.colour, marker=look.marker, markersize=9)
+            point.set_zorder(4)  # above the names
         dress(axes.xaxis, _INTENSITY)
         dress(axes.yaxis, _SPEED)
         name_ends(axes, self.points)

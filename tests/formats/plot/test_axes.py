@@ -27,6 +27,7 @@ def texts(axis: Axis, low: float, high: float) -> list[str]:
         (Axis("", "bytes"), 0, 600 * KIB, ["0", "100 KiB", "200 KiB", "300 KiB", "400 KiB", "500 KiB", "600 KiB"]),
         (Axis("", "flops_per_s", is_log=True), 5e11, 2e15, ["1 TFLOP/s", "10 TFLOP/s", "100 TFLOP/s", "1 PFLOP/s"]),
         (Axis("", "count", is_log=True), 0.5, 20_000, ["1", "10", "100", "1,000", "10,000"]),
+        (Axis("", "count", is_log=True), 15, 4000, ["20", "50", "100", "200", "500", "1,000", "2,000"]),
         (Axis("", "count"), 0, 4600, ["0", "1,000", "2,000", "3,000", "4,000"]),
         (Axis("", "count", is_log=True), 21, 42, ["25", "30", "35", "40"]),
         (Axis("", "s"), 0, 0.05, ["0", "10 ms", "20 ms", "30 ms", "40 ms", "50 ms"]),

@@ -1,0 +1,1 @@
+"""kvplan's own MLA decode kernel, in parts: device code, tiles and splits, cache views, launch, offline compilation."""
