@@ -103,6 +103,7 @@ class Recipe:
             capability=self.capability,
             head_size=attention.head_dim,
             sinks=isinstance(attention, GroupedQueryAttention) and attention.sinks,
+            window=window_of(attention) > 0,
             heads=cdiv(attention.num_attention_heads, self.parallel.tp),
             grouped=attention.num_attention_heads > attention.num_key_value_heads,
             dcp=self.parallel.dcp,

@@ -42,6 +42,17 @@ LAST: Mapping[str, str] = {
 """Architecture -> last release that served it (the registry of 0.33 lists them)."""
 
 
+WITHOUT_STAGES = frozenset({
+    "AriaForConditionalGeneration", "Gemma3nForCausalLM", "Gemma3nForConditionalGeneration", "HrmTextForCausalLM",
+    "Idefics3ForConditionalGeneration", "IQuestLoopCoderForCausalLM", "Mamba2ForCausalLM", "Phi4MMForCausalLM",
+    "SmolVLMForConditionalGeneration", "WhisperForConditionalGeneration", "Zamba2ForCausalLM",
+})  # fmt: skip
+"""Architectures whose class lacks pipeline parallelism."""
+
+WITHOUT_COPIES = frozenset({"gpt_oss"})
+"""Model types whose class does not copy KV heads to more ranks than there are heads."""
+
+
 def unserved(spec: ModelSpec, rules: Rules) -> Iterator[str]:
     """Kinds of attention that this release has no model of: it plans nothing for them."""
     for kind in dict.fromkeys(k for _, a in spec.mixers() for k in _kinds(a)):

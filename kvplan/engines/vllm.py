@@ -157,7 +157,7 @@ def _mixers(same: Same[ModelSpec], pp: int, speculation: Speculation | None, fou
 
 def _remarks(spec: ModelSpec, place: Place, speculation: Speculation | None, found: Rules) -> Iterator[str]:
     """What a person should know of the model under this release."""
-    yield from filter(None, (retired(spec, found), assumed(spec, speculation)))
+    yield from filter(None, (retired(spec, found), assumed(speculation)))
     if place.capability is None:
         yield "no compute capability: blocks are those of the Triton kernels"
     if not found.hybrid_groups and any(a.family == "recurrent" for _, a in spec.mixers()):
