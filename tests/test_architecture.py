@@ -28,7 +28,7 @@ TIERS: dict[str, int] = {
     "engines": 7, "roofline": 7,
     "plan": 8,
     "sweep": 9, "remedies": 9, "sensitivity": 9, "charts": 9, "recommend": 9, "checks": 9,
-    "overheads": 4, "logs": 9, "identify": 10, "causes": 10, "reconcile": 11,
+    "overheads": 6, "logs": 9, "identify": 10, "causes": 10, "reconcile": 11,
     # The borders.
     "gpu_local": 5, "hf": 6, "catalog": 7, "validate": 9,
     # What people see.
