@@ -23,10 +23,11 @@ is listed with its cause."""
 
 def sections(folder: Path) -> Iterator[str]:
     """The page, section by section."""
-    from benchmarks import accuracy_hf, accuracy_observations, accuracy_vllm
+    from benchmarks import accuracy_hf, accuracy_observations, accuracy_vllm, accuracy_weights
 
     yield INTRODUCTION
     yield accuracy_observations.section(folder)
+    yield accuracy_weights.section(folder)
     yield accuracy_hf.section(folder)
     golden = accuracy_vllm.golden_rows(folder)
     yield "\n".join(accuracy_vllm.section(accuracy_vllm.verdict(row, folder) for row in golden))

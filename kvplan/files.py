@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 from kvplan.errors import BadInput
@@ -25,10 +26,12 @@ def read_bytes(path: Path, most_bytes: int) -> bytes:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Write beside `path`, then rename. Raises OSError, leaving what stood there before."""
+    """Write beside `path`, then rename; the mode stays. Raises OSError, leaving what stood there before."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         partial.write_bytes(data)
+        if path.exists():
+            shutil.copymode(path, partial)
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)

@@ -16,6 +16,9 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def sweep(
         file: Annotated[Path, typer.Argument(help="YAML: defaults, and scenarios or a grid.", show_default=False)],
+        stream: Annotated[
+            bool, typer.Option("--stream", help="Print each result as a line of JSON as soon as it is found.")
+        ] = False,
         plot: Plot = None,
         format: Format = None,
         output: Output = None,
@@ -25,12 +28,16 @@ def register(app: typer.Typer) -> None:
         Example: kvplan sweep scenarios.yaml --format csv -o plans.csv
         """
         from kvplan.commands.progress import tracked
-        from kvplan.documents.sweep import answer, chart
-        from kvplan.formats import write
+        from kvplan.documents.sweep import answer, chart, result_payload
+        from kvplan.formats import write, write_lines
         from kvplan.sweep import read_scenarios, run
 
         rows = read_scenarios(file)
-        results = list(tracked(run(rows), len(rows), "scenarios"))
+        found = tracked(run(rows), len(rows), "scenarios")
+        if stream:
+            write_lines(map(result_payload, found), output)
+            return
+        results = list(found)
         if plot:
             from kvplan.formats.plot import save
 

@@ -13,8 +13,9 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Protocol, TextIO, cast
+from typing import Any, Protocol, TextIO, cast
 
 from kvplan.errors import BadInput, UnknownName
 from kvplan.formats import _output
@@ -22,7 +23,7 @@ from kvplan.formats._cells import plain
 from kvplan.formats._screen import PAPER, Screen
 from kvplan.table import Document
 
-__all__ = ["Format", "Screen", "names", "render", "write"]
+__all__ = ["Format", "Screen", "names", "render", "write", "write_lines"]
 _DEFAULT = "table"
 
 
@@ -61,6 +62,17 @@ def write(document: Document, name: str | None, output: Path | None, *, stream: 
         _output.to_stream(chosen.render(document, Screen.of(stream)), stream)
     if not chosen.NOTES:
         _output.to_stream(_notes(document, sys.stderr), sys.stderr)
+
+
+def write_lines(payloads: Iterable[Mapping[str, Any]], output: Path | None, *, stream: TextIO | None = None) -> None:
+    """Payloads as lines of JSON: on the stream each as soon as it comes, in a file all or nothing."""
+    from kvplan.formats.json import line
+
+    if output:
+        _output.to_file("".join(map(line, payloads)).encode(), output)
+        return
+    for payload in payloads:
+        _output.to_stream(line(payload), stream or sys.stdout)
 
 
 def _notes(document: Document, stream: TextIO) -> str:

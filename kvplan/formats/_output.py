@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 from typing import TextIO
 
 from kvplan.errors import BadInput
+from kvplan.files import replace_file
 
 _PLAINER = str.maketrans({"─": "-", "—": "-", "–": "-", "×": "x", "µ": "u", "·": "-", "…": ".", "→": ">"})
 
@@ -37,20 +37,9 @@ def to_file(content: bytes, output: Path) -> None:
         if output.exists() and not output.is_file():
             output.write_bytes(content)  # a device or a pipe; a folder refuses
         else:
-            _replace(output.resolve(), content)
+            replace_file(output.resolve(), content)
     except OSError as error:
         raise BadInput(f"{output}: cannot be written: {error.strerror}") from error
-
-
-def _replace(output: Path, content: bytes) -> None:
-    partial = output.with_name(f".{output.name}.{os.getpid()}.partial")
-    try:
-        partial.write_bytes(content)
-        if output.exists():
-            shutil.copymode(output, partial)
-        partial.replace(output)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _encodable(text: str, encoding: str | None) -> str:

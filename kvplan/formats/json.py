@@ -22,6 +22,11 @@ def render(document: Document, _: Screen = PAPER, /) -> str:
     return _lines(_plain(payload), "") + "\n"
 
 
+def line(payload: Mapping[str, Any]) -> str:
+    """One payload on one line, for streams of them."""
+    return json.dumps(_plain(payload), ensure_ascii=False, allow_nan=False) + "\n"
+
+
 def _plain(value: Any) -> Any:
     """Mappings, sequences and numbers as strict JSON knows them."""
     if isinstance(value, Mapping):

@@ -16,7 +16,11 @@ _SKIPPED_KEYS = ("modules_to_not_convert", "ignore", "exclude_modules", "ignored
 _PARTS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (part, re.compile(words))
     for part, words in (
-        ("", r"visual|vision|merger|projector|audio|mtp|embed|head|eh_proj|norm|bias|gate$|router|base$|_fn$|_scale$|conv1d|in_proj_(a|b|ba)$"),
+        (
+            "",
+            r"visual|vision|merger|projector|audio|mtp|embed|head|eh_proj|norm|bias|gate$|router|base$|_fn$|_scale$"
+            r"|conv1d|in_proj_(a|b|ba)$",
+        ),
         ("shared_experts", r"shared_expert"),
         ("experts", r"experts"),
         ("indexer", r"indexer|index_"),
