@@ -13,7 +13,7 @@ from itertools import product
 from math import lcm
 from typing import Literal
 
-from kvplan.engines._vllm_formats import FP8_DS_MLA, FP8_E4M3, KvDtype
+from kvplan.engines.vllm.formats import FP8_DS_MLA, FP8_E4M3, KvDtype
 from kvplan.errors import UnknownName, Unsupported
 
 DEFAULT_BLOCK_SIZE = 16

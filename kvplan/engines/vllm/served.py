@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from kvplan.attention.gqa import GroupedQueryAttention
 from kvplan.attention.mla import MultiHeadLatentAttention
-from kvplan.engines._vllm_versions import release_of
+from kvplan.engines.vllm.versions import release_of
 
 if TYPE_CHECKING:
     from kvplan.attention import Attention
-    from kvplan.engines._vllm_versions import Rules
+    from kvplan.engines.vllm.versions import Rules
     from kvplan.model import ModelSpec
 
 FIRST: Mapping[str, tuple[str, str]] = {

@@ -9,16 +9,16 @@ from math import lcm
 from typing import TYPE_CHECKING
 
 from kvplan.arith import cdiv, maximum, minimum
-from kvplan.engines._vllm_fit import NO_MEMORY, does_not_fit, exceeds_tokens, last_true
 from kvplan.engines.base import Capacity
+from kvplan.engines.vllm.fit import NO_MEMORY, does_not_fit, exceeds_tokens, last_true
 
 if TYPE_CHECKING:
     from kvplan.arith import Ints
-    from kvplan.engines._vllm_geometry import Geometry
-    from kvplan.engines._vllm_groups import Group
-    from kvplan.engines._vllm_sessions import SessionBlocks
-    from kvplan.engines._vllm_settings import Batch
-    from kvplan.engines._vllm_versions import Rules
+    from kvplan.engines.vllm.geometry import Geometry
+    from kvplan.engines.vllm.groups import Group
+    from kvplan.engines.vllm.sessions import SessionBlocks
+    from kvplan.engines.vllm.settings import Batch
+    from kvplan.engines.vllm.versions import Rules
     from kvplan.storage import KvFormat
 
 

@@ -20,8 +20,8 @@ from kvplan.storage import FP32
 if TYPE_CHECKING:
     from kvplan.attention import Attention
     from kvplan.cache import CacheTensor
-    from kvplan.engines._vllm_formats import KvDtype
-    from kvplan.engines._vllm_versions import Rules
+    from kvplan.engines.vllm.formats import KvDtype
+    from kvplan.engines.vllm.versions import Rules
     from kvplan.storage import Role, Storage
 
 _CONVOLVED = Mamba1 | Mamba2 | ShortConv | GatedDeltaNet | KimiDeltaAttention

@@ -14,11 +14,11 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from kvplan.arith import cdiv, round_up
-from kvplan.engines._vllm_pages import Layer, PageSpec
+from kvplan.engines.vllm.pages import Layer, PageSpec
 from kvplan.errors import Unsupported
 
 if TYPE_CHECKING:
-    from kvplan.engines._vllm_versions import Rules
+    from kvplan.engines.vllm.versions import Rules
 
 
 @dataclass(frozen=True, slots=True)

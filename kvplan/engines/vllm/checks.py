@@ -11,15 +11,15 @@ from kvplan.attention.gqa import GroupedQueryAttention
 from kvplan.attention.linear import GatedDeltaNet, KimiDeltaAttention, LightningAttention
 from kvplan.attention.mamba import Mamba1, Mamba2, ShortConv
 from kvplan.attention.mla import MultiHeadLatentAttention
-from kvplan.engines._vllm_mixers import is_state, window_of
-from kvplan.engines._vllm_served import WITHOUT_COPIES, WITHOUT_STAGES, unserved
+from kvplan.engines.vllm.mixers import is_state, window_of
+from kvplan.engines.vllm.served import WITHOUT_COPIES, WITHOUT_STAGES, unserved
 from kvplan.errors import Unsupported
 from kvplan.mlp import DenseMlp, MoeMlp
 
 if TYPE_CHECKING:
     from kvplan.attention import Attention
-    from kvplan.engines._vllm_formats import KvDtype
-    from kvplan.engines._vllm_versions import Rules
+    from kvplan.engines.vllm.formats import KvDtype
+    from kvplan.engines.vllm.versions import Rules
     from kvplan.model import LayerGroup, ModelSpec
     from kvplan.parallel import Parallelism
 

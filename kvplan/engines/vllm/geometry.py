@@ -9,15 +9,15 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from kvplan.attention.mla import MultiHeadLatentAttention
-from kvplan.engines._vllm_backends import COMPRESSED, DEFAULT_BLOCK_SIZE, INDEXER, check_layouts
-from kvplan.engines._vllm_blocksize import BlockChoice, Sizes, choose_block
-from kvplan.engines._vllm_compressed import BLOCK_TOKENS
-from kvplan.engines._vllm_formats import KvDtype, knows_packing
-from kvplan.engines._vllm_groups import BlockBytes, Group, block_bytes, form_groups
-from kvplan.engines._vllm_layers import Cut, caches
-from kvplan.engines._vllm_mixers import Mixer, Same
-from kvplan.engines._vllm_pages import Layer, PageSpec
-from kvplan.engines._vllm_sizes import (
+from kvplan.engines.vllm.backends import COMPRESSED, DEFAULT_BLOCK_SIZE, INDEXER, check_layouts
+from kvplan.engines.vllm.blocksize import BlockChoice, Sizes, choose_block
+from kvplan.engines.vllm.compressed import BLOCK_TOKENS
+from kvplan.engines.vllm.formats import KvDtype, knows_packing
+from kvplan.engines.vllm.groups import BlockBytes, Group, block_bytes, form_groups
+from kvplan.engines.vllm.layers import Cut, caches
+from kvplan.engines.vllm.mixers import Mixer, Same
+from kvplan.engines.vllm.pages import Layer, PageSpec
+from kvplan.engines.vllm.sizes import (
     checkpoint_tokens,
     recurrent_storage,
     state_page_bytes,
@@ -28,8 +28,8 @@ from kvplan.errors import Unsupported
 
 if TYPE_CHECKING:
     from kvplan.attention import Attention
-    from kvplan.engines._vllm_backends import Backend
-    from kvplan.engines._vllm_recipe import Recipe
+    from kvplan.engines.vllm.backends import Backend
+    from kvplan.engines.vllm.recipe import Recipe
     from kvplan.storage import KvFormat
 
 Served: TypeAlias = tuple[Mixer, KvDtype, "Backend | None"]

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 from kvplan.attention.gqa import GroupedQueryAttention
 from kvplan.attention.mla import MultiHeadLatentAttention
-from kvplan.engines._vllm_mixers import Mixer, has_cache, is_state, window_of
+from kvplan.engines.vllm.mixers import Mixer, has_cache, is_state, window_of
 from kvplan.errors import Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kvplan.attention import Attention
-    from kvplan.engines._vllm_args import Speculation
-    from kvplan.engines._vllm_versions import Rules
+    from kvplan.engines.vllm.args import Speculation
+    from kvplan.engines.vllm.versions import Rules
     from kvplan.model import LayerGroup, ModelSpec
 
 _ONE_LAYER = ("eagle", "eagle3")
