@@ -20,7 +20,7 @@ TIERS: dict[str, int] = {
     "units": 1, "files": 1, "plain": 1, "table": 1, "matrix": 1,
     "storage": 2, "diskcache": 2, "strict_yaml": 2, "specfile": 3,
     "weight_formats": 3,
-    "cache": 3,
+    "cache": 3, "layers": 3,
     # The domain.
     "attention": 4, "mlp": 4, "parallel": 4, "gpu": 4, "decode_kernel": 4,
     "model": 5, "budget": 5,

@@ -11,12 +11,11 @@ from kvplan.attention.gqa import GroupedQueryAttention
 from kvplan.attention.linear import GatedDeltaNet
 from kvplan.attention.mla import MultiHeadLatentAttention
 from kvplan.errors import BadInput
+from kvplan.layers import layer_indices, layer_ranges
 from kvplan.model import (
     LayerGroup,
     ModelSpec,
     cost_line,
-    layer_indices,
-    layer_ranges,
     read_bytes,
     session_bytes,
     session_bytes_all_ranks,
