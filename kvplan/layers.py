@@ -40,17 +40,3 @@ def layer_ranges(indices: Iterable[int]) -> str:
         parts.append(f"{rest[0]}-{rest[run - 1]}{suffix}" if run > 1 else f"{rest[0]}")
         rest = rest[run:]
     return ",".join(parts)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OtherWeight:
-    """Parameters that no attention kind and no MLP declares: a final norm, learned positions, an encoder, a gate.
-
-    `units`: shares that ranks divide (1: a copy on each). `held`: `checkpoint` where text engines leave it out (speech
-    output); `engine` where it is a table that engines compute when they load (rotary cosines), and no parameter.
-    """
-
-    part: Part
-    numel: int
-    units: int = 1
-    held: Literal["both", "checkpoint", "engine"] = "both"
