@@ -29,7 +29,7 @@ def remedies(p: Plan) -> tuple[Remedy, ...]:
             continue  # the engine refuses this change: it is no remedy
         if changed.fits:
             found.append(Remedy(change, changed.max_batch, scenario))
-    return tuple(found)
+    return tuple(sorted(found, key=lambda remedy: remedy.scenario.parallelism().gpus))
 
 
 def _candidates(p: Plan) -> Iterator[tuple[str, Scenario]]:
