@@ -221,5 +221,3 @@ def explain(spec: ModelSpec, fmt: KvFormat, tp: int, tokens: int) -> Iterator[Te
                     group, attention.layer_type, t.role, layers, heads, t.dim, storage, size, slots,
                     layers * size * slots,
                 )  # fmt: skip
-
-

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from kvplan.arith import Ints
 
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherWeight:
     """Parameters that no attention kind and no MLP declares: a final norm, learned positions, an encoder, a gate.
@@ -140,7 +139,11 @@ class ModelSpec:
         if not seen or twice or missing:
             raise BadInput(
                 f"{self.name}: layer_groups must name each layer once; "
-                + (f"layer {twice[0]} stands in two groups" if twice else f"layer {missing[0] if missing else 0} in none")
+                + (
+                    f"layer {twice[0]} stands in two groups"
+                    if twice
+                    else f"layer {missing[0] if missing else 0} in none"
+                )
             )
 
     @property
@@ -201,7 +204,9 @@ def _read_tensors(attention: Attention) -> tuple[CacheTensor, ...]:
 
 
 @lru_cache(maxsize=4096)
-def profiles(spec: ModelSpec, kv_format: KvFormat, parallel: Parallelism, *, reads: bool = False) -> tuple[Profile, ...]:
+def profiles(
+    spec: ModelSpec, kv_format: KvFormat, parallel: Parallelism, *, reads: bool = False
+) -> tuple[Profile, ...]:
     """One `Profile` for each pipeline stage; of stored bytes, or of what one decode step reads."""
     stages = []
     for stage in stage_layers(spec.num_hidden_layers, parallel.pp):
@@ -265,7 +270,9 @@ class Line:
 def cost_line(spec: ModelSpec, tokens: int, kv_format: KvFormat, parallel: Parallelism) -> Line:
     """Slope, and states plus windows as full as they are at `tokens`, on the rank that holds most."""
     lines = _stage_lines(spec, kv_format, parallel)
-    slope, fixed, _ = lines[0] if len(lines) == 1 else max(lines, key=lambda x: profile_bytes(x[2], tokens, parallel.dcp))
+    slope, fixed, _ = (
+        lines[0] if len(lines) == 1 else max(lines, key=lambda x: profile_bytes(x[2], tokens, parallel.dcp))
+    )
     return Line(slope, int(profile_bytes(fixed, tokens)))
 
 

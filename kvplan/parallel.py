@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from kvplan.errors import BadInput
 
-
 _AXES = ("tp", "pp", "dp", "dcp", "ep")
 
 

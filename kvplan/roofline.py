@@ -161,9 +161,7 @@ def attention_work(attention: Attention, tokens: int, fmt: KvFormat, parallel: P
     return Op("attention", 1, reads=tuple(cache_reads(attention, fmt, parallel))).session(tokens, parallel.dcp)
 
 
-def _layer_ops(
-    spec: ModelSpec, group: LayerGroup, count: int, fmt: KvFormat, parallel: Parallelism
-) -> Iterator[Op]:
+def _layer_ops(spec: ModelSpec, group: LayerGroup, count: int, fmt: KvFormat, parallel: Parallelism) -> Iterator[Op]:
     """The kernels of one layer: attention cores, its GEMMs, experts, and the two all-reduces of tensor parallelism."""
     for attention in group.attention:
         reads = tuple(cache_reads(attention, fmt, parallel))
@@ -220,7 +218,9 @@ def peak_flops(gpu: GpuSpec) -> float:
     return gpu.flops_per_s.of("bf16") or gpu.flops_per_s.of("fp16") or 0.0
 
 
-def loads(ops: tuple[Op, ...], batch: int, tokens: int, gpu: GpuSpec, parallel: Parallelism) -> tuple[list[Load], int, int]:
+def loads(
+    ops: tuple[Op, ...], batch: int, tokens: int, gpu: GpuSpec, parallel: Parallelism
+) -> tuple[list[Load], int, int]:
     """(loads, bytes, FLOPs) of one step of `batch` sessions; experts serve the sessions of all replicas."""
     bandwidth, rate = gpu.bytes_per_s or 0.0, peak_flops(gpu)
     link = gpu.interconnect.bytes_per_s if gpu.interconnect else None

@@ -109,7 +109,9 @@ def read_scenario(row: Mapping[str, Any]) -> Scenario:
     for label in values.get("given_bytes", {}):
         if label not in MEASURABLE:
             raise UnknownName.of("budget line", str(label), MEASURABLE, where="given_bytes: ")
-    values["given_bytes"] = {k: parse_bytes(v, where=f"given_bytes: {k}") for k, v in values.get("given_bytes", {}).items()}
+    values["given_bytes"] = {
+        k: parse_bytes(v, where=f"given_bytes: {k}") for k, v in values.get("given_bytes", {}).items()
+    }
     for key in ("engine", "kv_dtype"):
         if not isinstance(values.get(key, ""), str):
             raise BadInput(f"{key}: {values[key]!r} is not a name")

@@ -103,7 +103,9 @@ def test_no_input_is_asserted_and_nothing_is_swallowed() -> None:
         for node in ast.walk(tree):
             assert not isinstance(node, ast.Assert), f"{path}: assert"
             if isinstance(node, ast.ExceptHandler):
-                assert node.type is not None and "Exception" not in ast.unparse(node.type).split("."), f"{path}: bare except"
+                assert node.type is not None and "Exception" not in ast.unparse(node.type).split("."), (
+                    f"{path}: bare except"
+                )
 
 
 def loaded_by(statement: str) -> set[str]:

@@ -8,13 +8,14 @@ import pytest
 
 from kvplan.catalog import load_gpu, load_model
 from kvplan.errors import BadInput
-from kvplan.plan import Scenario
+from kvplan.plan import Scenario, plan
 from kvplan.recommend import Candidate, Target, candidates, pareto, ranked
 from kvplan.remedies import remedies, smallest_gpus
-from kvplan.plan import plan
 
 
-def found_for(concurrency: int, *, speed: float | None = None, prices: dict[str, float] | None = None) -> list[Candidate]:
+def found_for(
+    concurrency: int, *, speed: float | None = None, prices: dict[str, float] | None = None
+) -> list[Candidate]:
     gpus = [load_gpu("h100"), load_gpu("l40s")]
     base = Scenario(model=load_model("llama-3.1-8b"), gpu=gpus[0], context=8192)
     target = Target(concurrency=concurrency, min_tokens_per_s=speed)

@@ -30,10 +30,18 @@ def test_a_grid_is_every_combination_the_last_key_fastest(tmp_path: Path) -> Non
 
 def test_a_scenario_that_fails_carries_its_error_and_the_rest_run(tmp_path: Path) -> None:
     """One line each; the others are plans."""
-    text = DEFAULTS + "scenarios:\n- {id: good}\n- {id: odd, tp: 3}\n- {id: typo, model: lama-3.1-8b}\n- {id: fine, tp: 2}\n"
+    text = (
+        DEFAULTS
+        + "scenarios:\n- {id: good}\n- {id: odd, tp: 3}\n- {id: typo, model: lama-3.1-8b}\n- {id: fine, tp: 2}\n"
+    )
     results = list(run(read_scenarios(sweep_file(tmp_path, text))))
 
-    assert [(r.id, r.plan is not None) for r in results] == [("good", True), ("odd", False), ("typo", False), ("fine", True)]
+    assert [(r.id, r.plan is not None) for r in results] == [
+        ("good", True),
+        ("odd", False),
+        ("typo", False),
+        ("fine", True),
+    ]
     assert all("\n" not in (r.error or "") for r in results)
     assert "llama-3.1-8b" in (results[2].error or "")
 

@@ -110,7 +110,9 @@ def fp8_rope(p: Plan) -> Item | None:
     entry, rope = _entry_bytes(p, found[1]), p.layout.kv_format.of("rope")
     title = "FP8 and the rotary key"
     if rope.bits == 16:
-        return Item("fp8-rope", title, "pass", f"{entry} B a token: latent in 8 bit with its scales, rotary key in 16 bit")
+        return Item(
+            "fp8-rope", title, "pass", f"{entry} B a token: latent in 8 bit with its scales, rotary key in 16 bit"
+        )
     return Item(
         "fp8-rope", title, "warn",
         f"{entry} B a token: the rotary key is in {rope.bits} bit too, with one scale for the tensor",

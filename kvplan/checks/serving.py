@@ -31,7 +31,9 @@ def concurrency(p: Plan) -> Item:
     if batched and batched < p.max_batch:
         reason = f"{p.max_batch:,} sessions decode one token each, a step takes {batched:,}"
         return Item("concurrency", title, "warn", reason, f"--max-num-batched-tokens {2 * p.max_batch}")
-    return Item("concurrency", title, "pass", f"{p.max_batch:,} sessions fit; {p.engine.flags(p.deployment, p.max_batch)}")
+    return Item(
+        "concurrency", title, "pass", f"{p.max_batch:,} sessions fit; {p.engine.flags(p.deployment, p.max_batch)}"
+    )
 
 
 def _pool_batch(p: Plan) -> int:
@@ -88,7 +90,9 @@ def yarn(p: Plan) -> Item | None:
         longest = spec.max_position_embeddings
         if longest and tokens > longest:
             reason = f"{tokens:,} tokens planned, {longest:,} positions in the config and no rope scaling"
-            return Item("yarn", title, "fail", reason, f"--context {format_tokens(longest)}, or a checkpoint with scaling")
+            return Item(
+                "yarn", title, "fail", reason, f"--context {format_tokens(longest)}, or a checkpoint with scaling"
+            )
         return None
     trained = scaling.original_max_position_embeddings
     reach = int(trained * scaling.factor)
@@ -99,7 +103,9 @@ def yarn(p: Plan) -> Item | None:
     scaled = f"; only the {found[1].qk_rope_head_dim} rotary elements are scaled" if found else ""
     missing = scaling.rope_type == "yarn" and found and not (scaling.mscale or scaling.mscale_all_dim)
     if missing:
-        return Item("yarn", title, "warn", facts + scaled + "; no mscale: attention is not rescaled", "check the config")
+        return Item(
+            "yarn", title, "warn", facts + scaled + "; no mscale: attention is not rescaled", "check the config"
+        )
     mscale = f", mscale {scaling.mscale:g}" if scaling.mscale else ""
     return Item("yarn", title, "pass", facts + mscale + scaled)
 

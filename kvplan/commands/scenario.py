@@ -14,6 +14,7 @@ from kvplan.commands.options import Engine, Gpu, KvDtype, contexts, engine_args,
 if TYPE_CHECKING:
     from kvplan.plan import Scenario
 
+
 def _options(
     *,
     gpu: Gpu,

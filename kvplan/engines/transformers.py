@@ -117,7 +117,9 @@ def _parts(attention: Attention, element: Storage, version: tuple[int, int], *, 
         yield from _compressed_parts(attention, element, version)
         return
     tensors = (
-        _mla_tensors(attention, version) if isinstance(attention, MultiHeadLatentAttention) else iter(attention.tensors())
+        _mla_tensors(attention, version)
+        if isinstance(attention, MultiHeadLatentAttention)
+        else iter(attention.tensors())
     )
     for tensor in tensors:
         storage = FP32 if tensor.role == "recurrent_state" else element
@@ -206,7 +208,9 @@ class GrowingCache:
         low, high = 0, self.max_model_len
         while low < high:
             middle = (low + high + 1) // 2
-            low, high = (middle, high) if int(self.storage_bytes(middle)) * sessions <= pool_bytes else (low, middle - 1)
+            low, high = (
+                (middle, high) if int(self.storage_bytes(middle)) * sessions <= pool_bytes else (low, middle - 1)
+            )
         return low
 
 

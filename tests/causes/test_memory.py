@@ -30,7 +30,11 @@ def _loaded(gib: float, **flags: object) -> Observed:
 
 @pytest.mark.parametrize(
     ("share", "cause"),
-    [(0.5, "weights in 8 bits explain it: a quantized copy"), (0.28, "weights in 4 bits explain it: a quantized copy"), (0.7, UNEXPLAINED)],
+    [
+        (0.5, "weights in 8 bits explain it: a quantized copy"),
+        (0.28, "weights in 4 bits explain it: a quantized copy"),
+        (0.7, UNEXPLAINED),
+    ],
 )
 def test_weights_of_a_quantized_copy(share: float, cause: str) -> None:
     assert held(_loaded(WEIGHTS * share + (1 - share) * 0.25))["weights_bytes"].cause == cause

@@ -75,7 +75,9 @@ ABSENT: list[tuple[str, str, str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("rule", "verdict", "spec", "gpu", "options"), CASES, ids=[f"{c[0]}-{c[1]}-{i}" for i, c in enumerate(CASES)])
+@pytest.mark.parametrize(
+    ("rule", "verdict", "spec", "gpu", "options"), CASES, ids=[f"{c[0]}-{c[1]}-{i}" for i, c in enumerate(CASES)]
+)
 def test_verdicts(rule: str, verdict: str, spec: str | ModelSpec, gpu: str, options: dict[str, Any]) -> None:
     """The rule decides as it should, with figures in its reason, and a change where it does not pass."""
     item = items(spec, gpu, **options)[rule]

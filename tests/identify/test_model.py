@@ -111,7 +111,9 @@ def test_too_few_facts_find_nothing() -> None:
 
 
 def test_lists_over_layers_and_cut_lists_are_sets_of_values() -> None:
-    shape = shape_of({"general.architecture": "x", "x.attention.head_count_kv": [0, 8, 0, 8, "..."], "x.block_count": 4})
+    shape = shape_of(
+        {"general.architecture": "x", "x.attention.head_count_kv": [0, 8, 0, 8, "..."], "x.block_count": 4}
+    )
 
     assert shape.facts == {"num_key_value_heads": {8}, "num_hidden_layers": {4}}
 

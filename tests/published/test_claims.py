@@ -83,7 +83,9 @@ def test_factors() -> None:
     assert session("mla", 1, 1) / session("mqa", 1, 1) == 2.25
 
 
-@pytest.mark.parametrize(("tp", "gqa8", "mla"), [(1, 2048, 576), (2, 1024, 576), (4, 512, 576), (8, 256, 576), (16, 256, 576)])
+@pytest.mark.parametrize(
+    ("tp", "gqa8", "mla"), [(1, 2048, 576), (2, 1024, 576), (4, 512, 576), (8, 256, 576), (16, 256, 576)]
+)
 def test_elements_on_one_rank(tp: int, gqa8: int, mla: int) -> None:
     """KV heads share out, the latent is copied; from TP 4 on GQA-8 is the smaller."""
     elements = {k: compare_row(reference(k, 1), BF16, tp, 1).session_bytes_per_rank // 2 for k in ("gqa8", "mla")}
