@@ -65,7 +65,7 @@ def main() -> int:
         held = rate >= bound and points >= 5e6
         failed += not held
         print(
-            f"{model:<20} {rate:>8,.0f} fits per CPU second (at least {bound:,}), {points / 1e6:6.1f} million grid points "
+            f"{model:<20} {rate:>8,.0f} fits per CPU second (at least {bound:,}), {points / 1e6:6.1f} million points "
             f"(at least 5): {'hold' if held else 'DO NOT HOLD'}"
         )
     return int(failed > 0)

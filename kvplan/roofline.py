@@ -37,7 +37,7 @@ _STATE_FLOPS = 6
 class Efficiency:
     """Shares of the datasheet peaks that decode kernels reach, and the time below which no kernel ends.
 
-    Centre, and the range seen over kernels: weight-bound GEMMs read at 72 to 90 % of peak and MLA kernels at 84 to 95 %;
+    Centre, and the range seen over kernels: weight-bound GEMMs read at 72 to 90 % of peak, MLA kernels at 84 to 95 %;
     the best matmuls reach 77 to 87 % and attention 57 to 73 %; a small GEMM takes 4 to 13 us and a split-KV attention
     kernel with its reduction 6 to 20 us inside a CUDA graph (docs/explanation, section on decode time).
     """
@@ -68,8 +68,8 @@ class Op:
     """One kind of kernel on one rank, run `count` times in a step.
 
     Per run: `weight_bytes` whatever the batch; for each session `session_bytes` and `flops`, and for attention its
-    `reads` of the cache, which depend on the context; `experts` (number, chosen per token, bytes of all on this rank) are
-    read as often as the batch is expected to choose distinct ones.
+    `reads` of the cache, which depend on the context; `experts` (number, chosen per token, bytes of all on this rank)
+    are read as often as the batch is expected to choose distinct ones.
     """
 
     kind: Literal["gemm", "attention", "collective"]
@@ -192,7 +192,7 @@ def _expert_op(mlp: MoeMlp, count: int, rank_expert_bytes: int, spec: ModelSpec,
 
 @lru_cache(maxsize=1024)
 def operations(spec: ModelSpec, fmt: KvFormat, parallel: Parallelism) -> tuple[Op, ...]:
-    """All kernels of one step on a rank of the fullest pipeline stage, the head included; equal ones counted together."""
+    """All kernels of one step on a rank of the fullest pipeline stage, with the head; equal ones counted together."""
     ops: list[Op] = []
     stage = max(stage_layers(spec.num_hidden_layers, parallel.pp), key=len)
     for group in spec.layer_groups:

@@ -103,6 +103,15 @@ def read_scenario(row: Mapping[str, Any]) -> Scenario:
     share = values.get("gpu_memory_utilization")
     if share is not None and not (type(share) in {int, float} and 0 < share <= 1):
         raise BadInput(f"gpu_memory_utilization: {share!r} is not a share between 0 and 1")
+    _check_mappings(values)
+    for key in ("engine", "kv_dtype"):
+        if not isinstance(values.get(key, ""), str):
+            raise BadInput(f"{key}: {values[key]!r} is not a name")
+    return Scenario(**values)
+
+
+def _check_mappings(values: dict[str, Any]) -> None:
+    """Engine flags and measured lines are mappings; a measured line has a known label and a size."""
     for key in ("engine_args", "given_bytes"):
         if not isinstance(values.get(key, {}), dict):
             raise BadInput(f"{key}: {values[key]!r} is not a mapping")
@@ -112,10 +121,6 @@ def read_scenario(row: Mapping[str, Any]) -> Scenario:
     values["given_bytes"] = {
         k: parse_bytes(v, where=f"given_bytes: {k}") for k, v in values.get("given_bytes", {}).items()
     }
-    for key in ("engine", "kv_dtype"):
-        if not isinstance(values.get(key, ""), str):
-            raise BadInput(f"{key}: {values[key]!r} is not a name")
-    return Scenario(**values)
 
 
 def run(rows: list[dict[str, Any]]) -> Iterator[Result]:

@@ -62,7 +62,7 @@ def test_what_makes_no_sense_is_refused(options: dict[str, Any], error: Any, tex
 
 
 def test_a_given_pool_replaces_the_budget() -> None:
-    """40 GiB at 131,072 B a token: 327,680 tokens; block 0 is never handed out, so four sessions of 64k run, not five."""
+    """40 GiB at 131,072 B a token: 327,680 tokens; block 0 is never handed out, so four of 64k run, not five."""
     found = plan(scenario(kv_pool_bytes=40 * GIB, context=65536))
 
     assert (found.budget.lines, found.capacity.kv_tokens, found.max_batch) == ((), 327680, 4)

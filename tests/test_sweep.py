@@ -72,8 +72,10 @@ def test_what_a_file_may_not_be(tmp_path: Path, text: str, error: type[KvplanErr
 @pytest.mark.parametrize(
     "row",
     [
-        "{tp: -1}", "{tp: 1.5}", "{tp: true}", "{tp: one}", "{context: -4}", "{context: 4x}", "{gpu_memory_utilization: 2}",
-        "{kv_pool_bytes: 80}", "{kv_pool_bytes: '80'}", "{engine: 7}", "{kv_dtype: [1]}", "{model: 7}", "{max_num_seqs: 0}",
+        "{tp: -1}", "{tp: 1.5}", "{tp: true}", "{tp: one}", "{context: -4}", "{context: 4x}",
+        "{gpu_memory_utilization: 2}",
+        "{kv_pool_bytes: 80}", "{kv_pool_bytes: '80'}", "{engine: 7}", "{kv_dtype: [1]}", "{model: 7}",
+        "{max_num_seqs: 0}",
         "{engine_args: [1]}", "{engine_args: {no_such_flag: 1}}", "{given_bytes: 7}", "{given_bytes: {wieghts: 1}}",
     ],
 )  # fmt: skip

@@ -54,8 +54,8 @@ def regime(p: Plan) -> Item | None:
     turn = _gemm_turn(p, ridge)
     gemms = "arithmetic" if turn is not None and p.batch >= turn else "memory"
     reason = (
-        f"attention does {intensity:.1f} FLOP a byte against a ridge of {ridge:.0f}: bound by {attention}, whatever the "
-        f"batch; weight GEMMs turn to arithmetic at batch {turn:,}" if turn is not None else
+        f"attention does {intensity:.1f} FLOP a byte against a ridge of {ridge:.0f}: bound by {attention}, whatever "
+        f"the batch; weight GEMMs turn to arithmetic at batch {turn:,}" if turn is not None else
         f"attention does {intensity:.1f} FLOP a byte against a ridge of {ridge:.0f}: bound by {attention}"
     )  # fmt: skip
     whole = f"; at batch {p.batch:,} they are bound by {gemms}" if turn is not None else ""
@@ -111,7 +111,7 @@ def yarn(p: Plan) -> Item | None:
 
 
 def tp_replication(p: Plan) -> Item | None:
-    """Tensor parallelism copies the latent: where data-parallel attention or DCP holds more, and where GQA is smaller."""
+    """Tensor parallelism copies the latent: where DP attention or DCP holds more, and where GQA is smaller."""
     found, d = latent_layers(p), p.deployment
     if not found or d.parallel.tp == 1:
         return None

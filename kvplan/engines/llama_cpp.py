@@ -164,7 +164,7 @@ class LlamaCppLayout:
         return totals
 
     def pool_bytes(self, kind: str, slots: int) -> int | None:
-        """Bytes of `slots` cells (over all streams) of full layers, of sliding layers, or of all; states by sequence."""
+        """Bytes of `slots` cells (over all streams) of full layers, of sliding ones, or of all; states by sequence."""
         if kind == "state":
             return slots * self.state_bytes or None
         kinds = {"full": (False,), "swa": (True,), "kv": (False, True)}.get(kind, ())

@@ -64,7 +64,7 @@ class Overlap:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Bytes of one slot over some layers, and the law of its slots; `pinned`: holds the whole prompt after a prefill."""
+    """Bytes of one slot over some layers, and the law of its slots; `pinned`: a prefill leaves its whole prompt."""
 
     slot_bytes: int
     law: PerToken | Window | Fixed | Groups | Buffer | Overlap
@@ -257,7 +257,7 @@ class Transformers:
         """See `kvplan.engines._transformers_memory`."""
         from kvplan.engines._transformers_memory import budget
 
-        return budget(deployment, layout, given_bytes)
+        return budget(deployment, given_bytes)
 
     def flags(self, deployment: Deployment, max_num_seqs: int) -> str:
         """What to pass to `generate`."""
