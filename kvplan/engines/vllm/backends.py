@@ -13,7 +13,7 @@ from itertools import product
 from math import lcm
 from typing import Literal
 
-from kvplan.engines._vllm_formats import FP8_DS_MLA, FP8_E4M3, KvDtype
+from kvplan.engines.vllm.formats import FP8_DS_MLA, FP8_E4M3, KvDtype
 from kvplan.errors import UnknownName, Unsupported
 
 DEFAULT_BLOCK_SIZE = 16
@@ -33,6 +33,7 @@ class Need:
     latent: bool = False
     sparse: bool = False
     sinks: bool = False
+    window: bool = False
     heads: int = 0
     grouped: bool = False
     nope_head_dim: int = 0
@@ -64,6 +65,7 @@ class Backend:
     sparse: bool = False
     dense: bool = True
     sinks_on: frozenset[int] = _ANY
+    windows: bool = True
     nope_head_dims: tuple[int, ...] = ()
     dcp: bool = True
     records: Literal["none", "quantized", "all"] = "none"
@@ -93,6 +95,8 @@ class Backend:
             return "kv_cache_dtype not supported"
         if need.sinks and need.major not in self.sinks_on:
             return "attention sinks not supported"
+        if need.window and not self.windows:
+            return "sliding window not supported"
         if self.nope_head_dims and need.nope_head_dim not in self.nope_head_dims:
             return f"kernel requires qk_nope_head_dim in {list(self.nope_head_dims)}, but got {need.nope_head_dim}"
         if need.dcp > 1 and not self.dcp:
@@ -116,7 +120,7 @@ _BACKENDS = (
     Backend(name="TRITON_ATTN", blocks=(16,), kv_dtypes=FP8_E4M3 | {"fp8_e5m2"} | _PER_HEAD),
     Backend(name="FLEX_ATTENTION", blocks=(16,), sinks_on=frozenset()),
     Backend(name="TURBOQUANT", blocks=(16, 32, 64, 128), multiples=False, kv_dtypes=_TURBO, dense=False,
-            sinks_on=frozenset()),
+            sinks_on=frozenset(), windows=False),
     Backend(name="FLASH_ATTN_DIFFKV", blocks=(16,), kv_dtypes=FP8_E4M3, chosen=True),
     Backend(name="FLASH_ATTN_MLA", blocks=(16,), on=_HOPPER, head_sizes=_LATENT_SIZES, latent=True),
     Backend(name="FLASHMLA", blocks=(64,), multiples=False, on=_HOPPER, kv_dtypes=FP8_E4M3, head_sizes=_LATENT_SIZES,
@@ -173,12 +177,20 @@ def choose(need: Need, asked: str | None, block_size: int | None) -> Backend:
     for name in _priorities(need):
         reason = BY_NAME[name].refuses(need, block_size)
         if reason is None:
+            _check_native_fp8(BY_NAME[name], need)
             return _for_this(BY_NAME[name], need, block_size)
         reasons.append(f"{name}: [{reason}]")
     raise Unsupported(
         f"No valid attention backend found for compute capability {need.capability}, kv dtype {need.kv_dtype!r}, "
         f"head size {need.head_size}: {', '.join(reasons)}"
     )
+
+
+def check_layouts(used: Iterable[Backend], major: int) -> None:
+    """One arrangement of heads and tokens serves the whole pool: FlashInfer's on SM100 is not TurboQuant's."""
+    names = {b.name for b in used}
+    if major == 10 and {"FLASHINFER", "TURBOQUANT"} <= names:
+        raise Unsupported("No KV cache layout satisfies every supported set: [['LBHNC', 'BLHNC'], ['LBNHC']].")
 
 
 @lru_cache(maxsize=256)
@@ -204,7 +216,20 @@ def _asked(need: Need, asked: str, block_size: int | None) -> Backend:
     reason = BY_NAME[asked].refuses(need, block_size)
     if reason is not None:
         raise Unsupported(f"Selected backend {asked} is not valid for this configuration. Reason: [{reason!r}]")
+    _check_native_fp8(BY_NAME[asked], need)
     return _for_this(BY_NAME[asked], need, block_size)
+
+
+def _check_native_fp8(backend: Backend, need: Need) -> None:
+    """Triton's kernels convert fp8 in hardware, which GPUs have since SM89; vLLM finds out after it has chosen them."""
+    kind = {"TRITON_ATTN": "attention", "TRITON_MLA": "MLA"}.get(backend.name)
+    if kind is None or not need.kv_dtype.startswith("fp8") or need.capability is None or need.capability >= (8, 9):
+        return
+    major, minor = need.capability
+    raise Unsupported(
+        f"FP8 KV cache is not supported by the Triton {kind} backend (compute capability {major}.{minor}); native FP8 "
+        f"(fp8e4nv) requires SM89+. Re-run with --kv-cache-dtype {'bfloat16' if major >= 8 else 'float16'}."
+    )
 
 
 def _for_this(backend: Backend, need: Need, block_size: int | None) -> Backend:

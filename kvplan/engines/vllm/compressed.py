@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kvplan.engines._vllm_pages import PageSpec
+from kvplan.engines.vllm.pages import PageSpec
 from kvplan.errors import Unsupported
 
 if TYPE_CHECKING:
     from kvplan.attention.compressed import CompressedAttention
-    from kvplan.engines._vllm_formats import KvDtype
+    from kvplan.engines.vllm.formats import KvDtype
 
 BLOCK_TOKENS, WINDOW_BLOCK_TOKENS = 256, 64
 _STATE_BLOCKS = {4: 4, 128: 8}

@@ -2,7 +2,7 @@
 
 available = ceil(total x utilization) - weights - non-torch - activation peak - CUDA graphs (since 0.21, by default):
 `v1/worker/gpu_worker.py`, `determine_available_memory`. The activation peak follows from the source
-(`_vllm_profile`); what only a running GPU shows (libraries, graphs) is estimated by cause from start-up ledgers on one
+(`profile`); what only a running GPU shows (libraries, graphs) is estimated by cause from start-up ledgers on one
 H100 (vLLM 0.19, llm-d-planner PR 205) and from public logs. docs/accuracy says how far off each line was.
 """
 
@@ -14,17 +14,17 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from kvplan.budget import Budget, Line, with_given
-from kvplan.engines._vllm_profile import profile_peak
-from kvplan.engines._vllm_settings import is_moe
-from kvplan.engines._vllm_start import is_multimodal, start, weight_formats
+from kvplan.engines.vllm.profile import profile_peak
+from kvplan.engines.vllm.settings import is_moe
+from kvplan.engines.vllm.start import is_multimodal, start, weight_formats
 from kvplan.parallel import stage_sizes
 from kvplan.units import GIB
 from kvplan.weights import rank_bytes
 
 if TYPE_CHECKING:
-    from kvplan.engines._vllm_start import Start
-    from kvplan.engines._vllm_versions import Rules
     from kvplan.engines.base import Deployment, Layout
+    from kvplan.engines.vllm.start import Start
+    from kvplan.engines.vllm.versions import Rules
 
 LARGEST_CAPTURE = 512
 """Tokens of the largest CUDA graph, and twice `max_num_seqs` where that is less (`VllmConfig._set_cudagraph_sizes`)."""

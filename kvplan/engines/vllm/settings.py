@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kvplan.engines._vllm_args import Args
+from kvplan.engines.vllm.args import Args
 from kvplan.errors import BadInput, Unsupported
 from kvplan.mlp import MoeMlp
 from kvplan.units import GIB
 
 if TYPE_CHECKING:
-    from kvplan.engines._vllm_versions import Rules
     from kvplan.engines.base import Deployment
+    from kvplan.engines.vllm.versions import Rules
     from kvplan.model import ModelSpec
 
 _LARGE: Mapping[str, tuple[int, int]] = {"llm": (16384, 1024), "server": (16384, 1024)}

@@ -12,11 +12,11 @@ from math import lcm
 from typing import TYPE_CHECKING
 
 from kvplan.arith import cdiv
-from kvplan.engines._vllm_backends import DEFAULT_BLOCK_SIZE, Backend, preferred_block
+from kvplan.engines.vllm.backends import DEFAULT_BLOCK_SIZE, Backend, preferred_block
 from kvplan.errors import Unsupported
 
 if TYPE_CHECKING:
-    from kvplan.engines._vllm_versions import Rules
+    from kvplan.engines.vllm.versions import Rules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

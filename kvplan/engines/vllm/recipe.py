@@ -10,15 +10,15 @@ from kvplan.attention.compressed import CompressedAttention
 from kvplan.attention.cross import CrossAttention
 from kvplan.attention.gqa import GroupedQueryAttention
 from kvplan.attention.mla import MultiHeadLatentAttention
-from kvplan.engines._vllm_backends import DIFFERENT_VALUES, Backend, Need, choose, compressed_backend
-from kvplan.engines._vllm_mixers import Mixer, window_of
-from kvplan.engines._vllm_sizes import Rank
+from kvplan.engines.vllm.backends import DIFFERENT_VALUES, Backend, Need, choose, compressed_backend
+from kvplan.engines.vllm.mixers import Mixer, window_of
+from kvplan.engines.vllm.sizes import Rank
 from kvplan.storage import TORCH_DTYPES
 
 if TYPE_CHECKING:
     from kvplan.attention import Attention
-    from kvplan.engines._vllm_formats import KvDtype
-    from kvplan.engines._vllm_versions import Rules
+    from kvplan.engines.vllm.formats import KvDtype
+    from kvplan.engines.vllm.versions import Rules
     from kvplan.parallel import Parallelism
 
 
@@ -103,6 +103,7 @@ class Recipe:
             capability=self.capability,
             head_size=attention.head_dim,
             sinks=isinstance(attention, GroupedQueryAttention) and attention.sinks,
+            window=window_of(attention) > 0,
             heads=cdiv(attention.num_attention_heads, self.parallel.tp),
             grouped=attention.num_attention_heads > attention.num_key_value_heads,
             dcp=self.parallel.dcp,

@@ -16,16 +16,16 @@ from kvplan.attention.cross import CrossAttention
 from kvplan.attention.gqa import GroupedQueryAttention
 from kvplan.attention.mamba import Mamba2
 from kvplan.attention.mla import MultiHeadLatentAttention
-from kvplan.engines._vllm_compressed import compressed
-from kvplan.engines._vllm_mixers import is_state, window_of
-from kvplan.engines._vllm_pages import PageSpec
-from kvplan.engines._vllm_sizes import Rank, checkpoint_tokens, role_bytes, state_page_bytes, token_bytes
+from kvplan.engines.vllm.compressed import compressed
+from kvplan.engines.vllm.mixers import is_state, window_of
+from kvplan.engines.vllm.pages import PageSpec
+from kvplan.engines.vllm.sizes import Rank, checkpoint_tokens, role_bytes, state_page_bytes, token_bytes
 from kvplan.errors import Unsupported
 
 if TYPE_CHECKING:
     from kvplan.attention import Attention
-    from kvplan.engines._vllm_backends import Backend
-    from kvplan.engines._vllm_formats import KvDtype
+    from kvplan.engines.vllm.backends import Backend
+    from kvplan.engines.vllm.formats import KvDtype
 
 _ROW_ALIGNED = {
     "FLASH_ATTN_MLA_SPARSE": 1, "FLASHMLA_SPARSE": 1, "FLASHINFER_MLA_SPARSE": 32, "FLASHINFER_MLA_SPARSE_SM90": 64,

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from kvplan.attention.gqa import GroupedQueryAttention
 from kvplan.attention.mla import MultiHeadLatentAttention
-from kvplan.engines._vllm_versions import release_of
+from kvplan.engines.vllm.versions import release_of
 
 if TYPE_CHECKING:
     from kvplan.attention import Attention
-    from kvplan.engines._vllm_versions import Rules
+    from kvplan.engines.vllm.versions import Rules
     from kvplan.model import ModelSpec
 
 FIRST: Mapping[str, tuple[str, str]] = {
@@ -40,6 +40,17 @@ LAST: Mapping[str, str] = {
     "StableLMEpochForCausalLM": "0.28",
 }  # fmt: skip
 """Architecture -> last release that served it (the registry of 0.33 lists them)."""
+
+
+WITHOUT_STAGES = frozenset({
+    "AriaForConditionalGeneration", "Gemma3nForCausalLM", "Gemma3nForConditionalGeneration", "HrmTextForCausalLM",
+    "Idefics3ForConditionalGeneration", "IQuestLoopCoderForCausalLM", "Mamba2ForCausalLM", "Phi4MMForCausalLM",
+    "SmolVLMForConditionalGeneration", "WhisperForConditionalGeneration", "Zamba2ForCausalLM",
+})  # fmt: skip
+"""Architectures whose class lacks pipeline parallelism."""
+
+WITHOUT_COPIES = frozenset({"gpt_oss"})
+"""Model types whose class does not copy KV heads to more ranks than there are heads."""
 
 
 def unserved(spec: ModelSpec, rules: Rules) -> Iterator[str]:

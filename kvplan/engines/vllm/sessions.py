@@ -11,9 +11,9 @@ from kvplan.arith import cdiv, minimum
 
 if TYPE_CHECKING:
     from kvplan.arith import Ints
-    from kvplan.engines._vllm_geometry import Geometry
-    from kvplan.engines._vllm_mixers import Same
-    from kvplan.engines._vllm_pages import PageSpec
+    from kvplan.engines.vllm.geometry import Geometry
+    from kvplan.engines.vllm.mixers import Same
+    from kvplan.engines.vllm.pages import PageSpec
 
 
 @dataclass(frozen=True, slots=True)

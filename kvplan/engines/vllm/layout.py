@@ -9,16 +9,16 @@ from math import lcm
 from typing import TYPE_CHECKING
 
 from kvplan.arith import cdiv, maximum, minimum
-from kvplan.engines._vllm_fit import NO_MEMORY, does_not_fit, exceeds_tokens, last_true
 from kvplan.engines.base import Capacity
+from kvplan.engines.vllm.fit import NO_MEMORY, does_not_fit, exceeds_tokens, last_true
 
 if TYPE_CHECKING:
     from kvplan.arith import Ints
-    from kvplan.engines._vllm_geometry import Geometry
-    from kvplan.engines._vllm_groups import Group
-    from kvplan.engines._vllm_sessions import SessionBlocks
-    from kvplan.engines._vllm_settings import Batch
-    from kvplan.engines._vllm_versions import Rules
+    from kvplan.engines.vllm.geometry import Geometry
+    from kvplan.engines.vllm.groups import Group
+    from kvplan.engines.vllm.sessions import SessionBlocks
+    from kvplan.engines.vllm.settings import Batch
+    from kvplan.engines.vllm.versions import Rules
     from kvplan.storage import KvFormat
 
 
@@ -110,7 +110,7 @@ class VllmLayout:
     @property
     def bytes_per_block(self) -> int:
         """Bytes of one block on the fullest stage."""
-        return self.geometry.bytes_per_block
+        return self.geometry.block.largest
 
     @property
     def null_blocks(self) -> int:
@@ -124,8 +124,8 @@ class VllmLayout:
 
     def groups(self) -> tuple[GroupSummary, ...]:
         """Every group with its padding, on the fullest stage."""
-        planned, stage = self.geometry, self.geometry.fullest_stage
-        found = zip(planned.groups, self.block_sizes, planned.padding_bytes, strict=True)
+        planned, stage = self.geometry, self.geometry.block.fullest_stage
+        found = zip(planned.groups, self.block_sizes, planned.block.padding, strict=True)
         return tuple(
             GroupSummary(len(g.at(stage).layers), g.pages.growth, size, g.page_bytes(stage), padding)
             for g, size, padding in found
@@ -150,7 +150,7 @@ class VllmLayout:
         """Blocks where stages have pools of different bytes: the stage with the fewest binds."""
         if self.num_gpu_blocks_override is not None:
             return self.num_gpu_blocks_override
-        return min(pool // size for pool, size in zip(pools_bytes, self.geometry.stage_bytes, strict=True))
+        return min(pool // size for pool, size in zip(pools_bytes, self.geometry.block.of_stages, strict=True))
 
     def capacity(self, pool_bytes: int) -> VllmCapacity:
         """Blocks, tokens and concurrency as this release prints them."""
@@ -201,12 +201,12 @@ class VllmLayout:
         if self.rules.fit_check == "layers":
             return max(self._layers_bytes(tokens), self.bytes_per_block)
         blocks = int(self.sessions.of(tokens)) + self.rules.null_block_in_fit
-        return blocks * self.geometry.checked_bytes_per_block
+        return blocks * self.geometry.block.checked
 
     def _layers_bytes(self, tokens: int) -> int:
         """One session's pages summed over layers, as releases before 0.14 checked: without the padding of groups."""
         held = list(zip(self.sessions.of_groups(tokens), self.geometry.groups, strict=True))
-        return max((sum(n * g.page_bytes(s) for n, g in held) for s in self.geometry.stages), default=0)
+        return max((sum(n * g.page_bytes(s) for n, g in held) for s in self.geometry.block.stages), default=0)
 
     def _longest(self, num_blocks: int) -> int:
         """The longest context of which one session fits, as the engine's own search finds it; 0 where none does."""
@@ -263,6 +263,6 @@ def _notes(layout: VllmLayout) -> Iterator[str]:
         yield f"a block takes {layout.block_size} tokens, so that its page holds a recurrent state"
     if any(g.pages.growth in {"sliding", "chunked"} for g in planned.groups):
         yield f"windows are charged with the {layout.max_in_flight_tokens} tokens in flight"
-    if any(planned.padding_bytes):
-        share = sum(planned.padding_bytes) / (len(planned.groups) * planned.bytes_per_block)
+    if any(planned.block.padding):
+        share = sum(planned.block.padding) / (len(planned.groups) * planned.block.largest)
         yield f"{share:.1%} of a block is padding, on average over {len(planned.groups)} groups"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from kvplan.engines._vllm_versions import Rules
+from kvplan.engines.vllm.versions import Rules
 from kvplan.errors import UnknownName, Unsupported
 from kvplan.storage import FORMATS, TORCH_DTYPES, KvFormat
 

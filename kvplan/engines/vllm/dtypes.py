@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvplan.engines._vllm_formats import KvDtype, asked_by_checkpoint, kv_dtype, model_dtype
+from kvplan.engines.vllm.formats import KvDtype, asked_by_checkpoint, kv_dtype, model_dtype
 
 if TYPE_CHECKING:
-    from kvplan.engines._vllm_args import Args
-    from kvplan.engines._vllm_versions import Rules
+    from kvplan.engines.vllm.args import Args
+    from kvplan.engines.vllm.versions import Rules
     from kvplan.model import ModelSpec
 
 _TORCH_NAMES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}

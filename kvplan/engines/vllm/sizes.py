@@ -20,8 +20,8 @@ from kvplan.storage import FP32
 if TYPE_CHECKING:
     from kvplan.attention import Attention
     from kvplan.cache import CacheTensor
-    from kvplan.engines._vllm_formats import KvDtype
-    from kvplan.engines._vllm_versions import Rules
+    from kvplan.engines.vllm.formats import KvDtype
+    from kvplan.engines.vllm.versions import Rules
     from kvplan.storage import Role, Storage
 
 _CONVOLVED = Mamba1 | Mamba2 | ShortConv | GatedDeltaNet | KimiDeltaAttention
@@ -75,7 +75,7 @@ def unpacked_bytes(attention: Attention, rank: Rank) -> int:
 
 
 def state_page_bytes(attention: Attention, rank: Rank) -> int:
-    """A layer's whole recurrent state on this rank; drafted tokens add columns to its convolution."""
+    """A layer's whole recurrent state on this rank; drafted tokens add columns to its convolution, but for Mamba-1."""
     if isinstance(attention, Rwkv):
         raise Unsupported(f"vLLM {rank.rules.version}: runs no RWKV models")
     return sum(_state_tensor_bytes(attention, t, rank) for t in attention.tensors())
@@ -85,7 +85,8 @@ def _state_tensor_bytes(attention: Attention, tensor: CacheTensor, rank: Rank) -
     elements = cdiv(tensor.heads, rank.tp) * tensor.dim
     if tensor.role == "conv_state" and isinstance(attention, _CONVOLVED):
         columns = attention.conv_kernel - 1
-        return rank.conv.vector_bytes(elements // columns * (columns + rank.drafts))
+        drafted = 0 if isinstance(attention, Mamba1) else rank.drafts
+        return rank.conv.vector_bytes(elements // columns * (columns + drafted))
     return recurrent_storage(attention, rank).vector_bytes(elements)
 
 

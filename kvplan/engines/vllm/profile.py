@@ -11,12 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from kvplan.engines._vllm_start import is_multimodal, weight_formats
+from kvplan.engines.vllm.start import is_multimodal, weight_formats
 from kvplan.mlp import DenseMlp, Mlp, MoeMlp
 from kvplan.units import MIB
 
 if TYPE_CHECKING:
-    from kvplan.engines._vllm_start import Start
+    from kvplan.engines.vllm.start import Start
 
 PROBABILITY_BYTES = 12
 """Per vocabulary entry and sequence beside the logits: their fp32 copy, probabilities, and the noise that they are

@@ -10,14 +10,15 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import lcm
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from kvplan.arith import cdiv, round_up
-from kvplan.engines._vllm_pages import Layer, PageSpec
+from kvplan.engines.vllm.pages import Layer, PageSpec
 from kvplan.errors import Unsupported
 
 if TYPE_CHECKING:
-    from kvplan.engines._vllm_versions import Rules
+    from kvplan.engines.vllm.versions import Rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ def form_groups(layers: Sequence[Layer], rules: Rules, *, hybrid_manager: bool, 
     if _one_kind(layers, rules):
         return (Group(tuple(layers)),)
     if not hybrid_manager:
-        raise Unsupported("vLLM: Failed to promote local KV cache specs to one unified type.")
+        raise Unsupported("Failed to promote local KV cache specs to one unified type.")
     if packed:
         return _packed(layers, rules)
     try:
@@ -200,10 +201,40 @@ def _padded_like(bucket: Sequence[Layer], full: Sequence[Layer]) -> list[Layer]:
     ]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockBytes:
+    """Bytes of one block of the pool: on every stage that has a cache, on the fullest, and as start-up counts them.
+
+    `padding`: what one block leaves unused on the fullest stage, for each group that may hold it.
+    """
+
+    stages: tuple[int, ...]
+    of_stages: tuple[int, ...]
+    largest: int
+    checked: int
+    fullest_stage: int
+    padding: tuple[int, ...]
+
+
+def block_bytes(groups: Sequence[Group], stages: tuple[int, ...], rules: Rules, *, packed: bool) -> BlockBytes:
+    """Every worker of a stage counts the layers that it has."""
+    parts = [[g.at(s) for g in groups] for s in stages]
+    sizes = tuple(bytes_per_block(part, rules, packed=packed) for part in parts)
+    largest, fullest = max(zip(sizes, stages, strict=True), default=(0, 0), key=itemgetter(0))
+    return BlockBytes(
+        stages=stages,
+        of_stages=sizes,
+        largest=largest,
+        checked=max(map(_tuples_bytes, parts)) if packed and rules.packed_fit == "tuples" else largest,
+        fullest_stage=fullest,
+        padding=tuple(largest - g.own_bytes(fullest) for g in groups),
+    )
+
+
 def bytes_per_block(groups: Sequence[Group], rules: Rules, *, packed: bool) -> int:
     """Bytes of one block of the pool over the layers of these groups (of one stage)."""
     if packed and rules.packing == "tuples":
-        return tuples_bytes(groups)
+        return _tuples_bytes(groups)
     if packed and rules.packing == "slots":
         return _slots_bytes(groups)
     if packed:
@@ -214,7 +245,7 @@ def bytes_per_block(groups: Sequence[Group], rules: Rules, *, packed: bool) -> i
     )
 
 
-def tuples_bytes(groups: Sequence[Group]) -> int:
+def _tuples_bytes(groups: Sequence[Group]) -> int:
     """One page of every size of the first group, as often as the group that has most layers of one size."""
     sizes = {layer.pages.page_bytes for layer in groups[0].layers}
     return sum(sizes) * max(_repeats(g.layers) for g in groups if g.layers)

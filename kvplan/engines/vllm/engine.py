@@ -1,7 +1,7 @@
 """vLLM: which blocks it will allocate, and how many tokens and sessions they hold, release by release (0.6 to 0.33).
 
 The steps are vLLM's own: pages of every layer, groups, bytes per block, blocks, blocks of one request, concurrency,
-tokens. Sources: the wheels of the releases named in `_vllm_versions`; checked against what vLLM's own code returned.
+tokens. Sources: the wheels of the releases named in `versions`; checked against what vLLM's own code returned.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from kvplan.engines._vllm_args import NO_EFFECT, Args, Speculation, arg_names, read_args
-from kvplan.engines._vllm_checks import check
-from kvplan.engines._vllm_drafts import assumed, draft_mixers, retained_tokens
-from kvplan.engines._vllm_dtypes import asked_kv, model_dtypes
-from kvplan.engines._vllm_flags import flags
-from kvplan.engines._vllm_formats import KvDtype
-from kvplan.engines._vllm_geometry import Geometry, geometry
-from kvplan.engines._vllm_layout import VllmLayout
-from kvplan.engines._vllm_mixers import Mixer, Same, mixers_of
-from kvplan.engines._vllm_recipe import Recipe
-from kvplan.engines._vllm_served import retired
-from kvplan.engines._vllm_sessions import InFlight, session_blocks
-from kvplan.engines._vllm_settings import batch, is_moe, state_mode
-from kvplan.engines._vllm_versions import NEWEST, Rules, default_utilization, rules
 from kvplan.engines.base import DeploymentKey
+from kvplan.engines.vllm.args import NO_EFFECT, Args, Speculation, arg_names, read_args
+from kvplan.engines.vllm.checks import check
+from kvplan.engines.vllm.drafts import assumed, draft_mixers, retained_tokens
+from kvplan.engines.vllm.dtypes import asked_kv, model_dtypes
+from kvplan.engines.vllm.flags import flags
+from kvplan.engines.vllm.formats import KvDtype
+from kvplan.engines.vllm.geometry import Geometry, geometry
+from kvplan.engines.vllm.layout import VllmLayout
+from kvplan.engines.vllm.mixers import Mixer, Same, mixers_of
+from kvplan.engines.vllm.recipe import Recipe
+from kvplan.engines.vllm.served import retired
+from kvplan.engines.vllm.sessions import InFlight, session_blocks
+from kvplan.engines.vllm.settings import batch, is_moe, state_mode
+from kvplan.engines.vllm.versions import NEWEST, Rules, default_utilization, rules
 from kvplan.errors import BadInput
 from kvplan.parallel import Parallelism
 
@@ -86,8 +86,8 @@ class Vllm:
         return default_utilization(version)
 
     def budget(self, deployment: Deployment, layout: Layout, given_bytes: Mapping[str, int]) -> Budget:
-        """See `kvplan.engines._vllm_memory`."""
-        from kvplan.engines._vllm_memory import budget
+        """See `kvplan.engines.vllm.memory`."""
+        from kvplan.engines.vllm.memory import budget
 
         return budget(deployment, layout, given_bytes, rules(deployment.version))
 
@@ -157,7 +157,7 @@ def _mixers(same: Same[ModelSpec], pp: int, speculation: Speculation | None, fou
 
 def _remarks(spec: ModelSpec, place: Place, speculation: Speculation | None, found: Rules) -> Iterator[str]:
     """What a person should know of the model under this release."""
-    yield from filter(None, (retired(spec, found), assumed(spec, speculation)))
+    yield from filter(None, (retired(spec, found), assumed(speculation)))
     if place.capability is None:
         yield "no compute capability: blocks are those of the Triton kernels"
     if not found.hybrid_groups and any(a.family == "recurrent" for _, a in spec.mixers()):

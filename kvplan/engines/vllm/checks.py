@@ -11,15 +11,15 @@ from kvplan.attention.gqa import GroupedQueryAttention
 from kvplan.attention.linear import GatedDeltaNet, KimiDeltaAttention, LightningAttention
 from kvplan.attention.mamba import Mamba1, Mamba2, ShortConv
 from kvplan.attention.mla import MultiHeadLatentAttention
-from kvplan.engines._vllm_mixers import is_state, window_of
-from kvplan.engines._vllm_served import unserved
+from kvplan.engines.vllm.mixers import is_state, window_of
+from kvplan.engines.vllm.served import WITHOUT_COPIES, WITHOUT_STAGES, unserved
 from kvplan.errors import Unsupported
 from kvplan.mlp import DenseMlp, MoeMlp
 
 if TYPE_CHECKING:
     from kvplan.attention import Attention
-    from kvplan.engines._vllm_formats import KvDtype
-    from kvplan.engines._vllm_versions import Rules
+    from kvplan.engines.vllm.formats import KvDtype
+    from kvplan.engines.vllm.versions import Rules
     from kvplan.model import LayerGroup, ModelSpec
     from kvplan.parallel import Parallelism
 
@@ -46,6 +46,11 @@ def _reasons(spec: ModelSpec, parallel: Parallelism, kv: KvDtype, rules: Rules) 
             "--kv-cache-dtype (e.g., 'fp8', 'auto', or 'nvfp4_ds_mla' with a sparse MLA backend) for MLA models such "
             "as DeepSeek."
         )
+    if parallel.pp > 1 and spec.architecture in WITHOUT_STAGES:
+        yield "Pipeline parallelism is not supported for this model."
+    fewest = min((a.num_key_value_heads for a in attentions if isinstance(a, GroupedQueryAttention)), default=tp)
+    if fewest < tp and spec.model_type in WITHOUT_COPIES:
+        yield f"vLLM: {spec.model_type} copies no KV heads: tensor parallel size {tp} is more than its {fewest}"
     if parallel.dcp > 1:
         yield from _divided_sequence(attentions, parallel, rules)
     padded = round_up(spec.vocab_size, _VOCAB_PADDING)
@@ -66,6 +71,8 @@ def _divided_sequence(attentions: list[Attention], parallel: Parallelism, rules:
         yield "DCP not support chunked local attn now."
     if any(is_state(a) for a in attentions) and rules.sequence_ranks == "attention":
         yield "DCP not support mamba now."
+    if all(is_state(a) for a in attentions):
+        yield "vLLM: decode context parallelism needs layers of attention"
     for attention in attentions:
         if isinstance(attention, GroupedQueryAttention):
             yield from _copied_heads(attention, parallel.tp, parallel.dcp)

@@ -3,33 +3,33 @@ length, the batch, or the size of the pool, so that a grid over those computes i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from operator import itemgetter
 from typing import TYPE_CHECKING, TypeAlias
 
 from kvplan.attention.mla import MultiHeadLatentAttention
-from kvplan.engines._vllm_backends import COMPRESSED, DEFAULT_BLOCK_SIZE, INDEXER
-from kvplan.engines._vllm_blocksize import BlockChoice, Sizes, choose_block
-from kvplan.engines._vllm_compressed import BLOCK_TOKENS
-from kvplan.engines._vllm_formats import KvDtype, knows_packing
-from kvplan.engines._vllm_groups import Group, bytes_per_block, form_groups, tuples_bytes
-from kvplan.engines._vllm_layers import Cut, caches
-from kvplan.engines._vllm_mixers import Mixer, Same
-from kvplan.engines._vllm_pages import Layer, PageSpec
-from kvplan.engines._vllm_sizes import (
+from kvplan.engines.vllm.backends import COMPRESSED, DEFAULT_BLOCK_SIZE, INDEXER, check_layouts
+from kvplan.engines.vllm.blocksize import BlockChoice, Sizes, choose_block
+from kvplan.engines.vllm.compressed import BLOCK_TOKENS
+from kvplan.engines.vllm.formats import KvDtype, knows_packing
+from kvplan.engines.vllm.groups import BlockBytes, Group, block_bytes, form_groups
+from kvplan.engines.vllm.layers import Cut, caches
+from kvplan.engines.vllm.mixers import Mixer, Same
+from kvplan.engines.vllm.pages import Layer, PageSpec
+from kvplan.engines.vllm.sizes import (
     checkpoint_tokens,
     recurrent_storage,
     state_page_bytes,
     token_bytes,
     unpacked_bytes,
 )
+from kvplan.errors import Unsupported
 
 if TYPE_CHECKING:
     from kvplan.attention import Attention
-    from kvplan.engines._vllm_backends import Backend
-    from kvplan.engines._vllm_recipe import Recipe
+    from kvplan.engines.vllm.backends import Backend
+    from kvplan.engines.vllm.recipe import Recipe
     from kvplan.storage import KvFormat
 
 Served: TypeAlias = tuple[Mixer, KvDtype, "Backend | None"]
@@ -38,56 +38,50 @@ Served: TypeAlias = tuple[Mixer, KvDtype, "Backend | None"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Geometry:
-    """Groups over all stages, with the tokens of their blocks (None: the whole context); bytes of one block on each
-    stage that has any, on the fullest, and as start-up counts them; what was chosen on the way.
+    """Groups over all stages, with the tokens of their blocks (None: the whole context); bytes of one block; what was
+    chosen on the way.
 
-    `padding_bytes`: what one block leaves unused on the fullest stage, for each group that may hold it. `kv_format`:
-    how each role is stored, states included. `packed`: groups lie side by side in one block (DeepSeek-V4).
+    `kv_format`: how each role is stored, states included. `packed`: groups lie side by side in one block (DeepSeek-V4).
     """
 
     groups: tuple[Group, ...]
     block_sizes: tuple[int | None, ...]
-    stages: tuple[int, ...]
-    stage_bytes: tuple[int, ...]
-    bytes_per_block: int
-    checked_bytes_per_block: int
-    fullest_stage: int
-    padding_bytes: tuple[int, ...]
+    block: BlockBytes
     kv: KvDtype
     kv_format: KvFormat
     backends: tuple[str, ...]
     block_size: int
     packed: bool
 
+    @property
+    def stage_bytes(self) -> tuple[int, ...]:
+        """Bytes of one block on every stage that has any layers with a cache."""
+        return self.block.of_stages
+
 
 @lru_cache(maxsize=2048)
 def geometry(mixers: Same[tuple[Mixer, ...]], recipe: Recipe) -> Geometry:
-    """Backends, block size, pages and groups."""
+    """Backends, block sizes, pages and groups. Every stage chooses its block size by its own layers."""
     served = _served(mixers.value, recipe)
-    used = tuple(dict.fromkeys(b for _, _, b in served if b is not None))
-    choice = _block(served, used, recipe)
+    used = _backends(served)
     packed = COMPRESSED in used
-    tuples = packed and recipe.rules.packed_fit == "tuples"
-    layers = tuple(_layers(served, choice, recipe))
-    groups = form_groups(layers, recipe.rules, hybrid_manager=recipe.hybrid_manager, packed=packed)
+    if packed and not recipe.hybrid_manager:
+        raise Unsupported("vLLM: DeepSeek-V4 needs the hybrid KV cache manager")
+    if recipe.rules.one_kv_layout:
+        check_layouts(used, recipe.major)
     stages = tuple(sorted({m.stage for m in mixers.value}))
-    parts = [[g.at(s) for g in groups] for s in stages]
-    stage_bytes = tuple(bytes_per_block(part, recipe.rules, packed=packed) for part in parts)
+    choices = {s: _block([x for x in served if x[0].stage == s], recipe) for s in stages}
+    layers = tuple(_layers(served, choices, recipe))
+    groups = form_groups(layers, recipe.rules, hybrid_manager=recipe.hybrid_manager, packed=packed)
     kv = _in_force(served, recipe)
-    largest, fullest = max(zip(stage_bytes, stages, strict=True), default=(0, 0), key=itemgetter(0))
     return Geometry(
         groups=groups,
         block_sizes=tuple(g.pages.block_size for g in groups),
-        stages=stages,
-        stage_bytes=stage_bytes,
-        bytes_per_block=largest,
-        checked_bytes_per_block=max(map(tuples_bytes, parts)) if tuples else largest,
-        fullest_stage=fullest,
-        padding_bytes=tuple(largest - g.own_bytes(fullest) for g in groups),
+        block=block_bytes(groups, stages, recipe.rules, packed=packed),
         kv=kv,
         kv_format=_storage(served, kv, recipe),
         backends=tuple(b.name for b in used),
-        block_size=choice.block_size,
+        block_size=min((c.block_size for c in choices.values()), default=DEFAULT_BLOCK_SIZE),
         packed=packed,
     )
 
@@ -105,8 +99,13 @@ def _served(mixers: Iterable[Mixer], recipe: Recipe) -> list[Served]:
     return served
 
 
-def _block(served: Sequence[Served], used: tuple[Backend, ...], recipe: Recipe) -> BlockChoice:
-    """The block size that all layers start from."""
+def _backends(served: Iterable[Served]) -> tuple[Backend, ...]:
+    return tuple(dict.fromkeys(backend for _, _, backend in served if backend is not None))
+
+
+def _block(served: Sequence[Served], recipe: Recipe) -> BlockChoice:
+    """The block size that the layers of one stage start from."""
+    used = _backends(served)
     if not used:
         return BlockChoice(DEFAULT_BLOCK_SIZE)
     if COMPRESSED in used:
@@ -150,12 +149,13 @@ def _sizes(served: Sequence[Served], first: Backend, recipe: Recipe) -> Sizes:
     )
 
 
-def _layers(served: Iterable[Served], choice: BlockChoice, recipe: Recipe) -> Iterator[Layer]:
+def _layers(served: Iterable[Served], choices: Mapping[int, BlockChoice], recipe: Recipe) -> Iterator[Layer]:
     """Every cache of every mixer with its pages; alike mixers are cut once."""
     rank = recipe.rank()
-    cut: dict[tuple[int, KvDtype], list[tuple[str, PageSpec]]] = {}
+    cut: dict[tuple[int, KvDtype, BlockChoice], list[tuple[str, PageSpec]]] = {}
     for mixer, asked, backend in served:
-        key = (id(mixer.attention), asked)
+        choice = choices[mixer.stage]
+        key = (id(mixer.attention), asked, choice)
         if key not in cut:
             cut[key] = list(caches(mixer.attention, _cut(asked, backend, choice, recipe), rank))
         for suffix, pages in cut[key]:

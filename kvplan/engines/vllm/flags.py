@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from kvplan.engines.base import Deployment
 
 
+_DTYPE_NAMES = {"bf16": "bfloat16", "fp16": "float16"}
+"""KV dtypes that vLLM calls by torch's names."""
+
+
 def flags(deployment: Deployment, max_num_seqs: int) -> str:
     """Only what differs from vLLM's defaults, but always the length and the sessions that the plan is about."""
     return " ".join(_flags(deployment, max_num_seqs))
@@ -26,7 +30,7 @@ def _flags(d: Deployment, max_num_seqs: int) -> Iterator[str]:
         yield "--enable-expert-parallel"
     yield f"--max-model-len {d.max_model_len}"
     if d.kv_dtype != "auto":
-        yield f"--kv-cache-dtype {d.kv_dtype}"
+        yield f"--kv-cache-dtype {_DTYPE_NAMES.get(d.kv_dtype, d.kv_dtype)}"
     if d.block_size:
         yield f"--block-size {d.block_size}"
     yield f"--max-num-seqs {max(1, max_num_seqs)}"

@@ -6,18 +6,20 @@ from typing import TYPE_CHECKING
 
 from kvplan.attention.gqa import GroupedQueryAttention
 from kvplan.attention.mla import MultiHeadLatentAttention
-from kvplan.engines._vllm_mixers import Mixer, has_cache, is_state, window_of
+from kvplan.engines.vllm.mixers import Mixer, has_cache, is_state, window_of
 from kvplan.errors import Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kvplan.attention import Attention
-    from kvplan.engines._vllm_args import Speculation
-    from kvplan.engines._vllm_versions import Rules
+    from kvplan.engines.vllm.args import Speculation
+    from kvplan.engines.vllm.versions import Rules
     from kvplan.model import LayerGroup, ModelSpec
 
-_ONE_LAYER = ("eagle", "eagle3", "mtp")
+_ONE_LAYER = ("eagle", "eagle3")
+_ONE_UNSTATED = frozenset({"qwen3_next"})
+"""Model types whose prediction module is one layer of full attention where the config does not state how many."""
 _READS_TARGET = "gemma4"
 """Models whose multi-token prediction reads the target's cache (`Gemma4Proposer._setup_gemma4_kv_sharing`, 0.21)."""
 
@@ -31,6 +33,8 @@ def draft_mixers(spec: ModelSpec, speculation: Speculation | None, stage: int) -
         return _mixers(speculation.draft.layer_groups, first, stage)
     if is_mtp(speculation) and spec.mtp:
         return _mixers(spec.mtp, 0, stage)
+    if is_mtp(speculation) and spec.model_type not in _ONE_UNSTATED:
+        raise Unsupported(f"vLLM: {spec.name} has no multi-token prediction layers to draft with")
     return (Mixer(first, stage, _like_target(spec, speculation), draft=True),)
 
 
@@ -43,11 +47,9 @@ def _reads_target(spec: ModelSpec, speculation: Speculation) -> bool:
     return is_mtp(speculation) and spec.model_type.startswith(_READS_TARGET)
 
 
-def assumed(spec: ModelSpec, speculation: Speculation | None) -> str | None:
+def assumed(speculation: Speculation | None) -> str | None:
     """What was taken for granted of a drafter whose layers nobody states; None where nothing was."""
-    if speculation is None or not speculation.keeps_cache or speculation.draft:
-        return None
-    if _reads_target(spec, speculation) or (is_mtp(speculation) and spec.mtp):
+    if speculation is None or not speculation.keeps_cache or speculation.draft or is_mtp(speculation):
         return None
     return f"{speculation.method}: the drafter is taken for one layer with the target's full attention"
 

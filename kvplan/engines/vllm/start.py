@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from kvplan.engines._vllm_mixers import Same
-from kvplan.engines._vllm_versions import Rules, rules
+from kvplan.engines.vllm.mixers import Same
+from kvplan.engines.vllm.versions import Rules, rules
 from kvplan.model import Quantization
 from kvplan.storage import FP16, TORCH_DTYPES
 

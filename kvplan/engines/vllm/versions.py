@@ -65,6 +65,7 @@ class Rules:
     keeps_expert_workspace: bool = False
     expert_chunk_tokens: int | None = 32768
     refines_fp8_experts: bool = False
+    one_kv_layout: bool = False
     sequence_ranks: Literal["none", "attention", "beside states"] = "none"
 
     @property
@@ -132,6 +133,7 @@ CHANGES = (
     Change("null_block_in_fit", True, "0.29", "0.28.0"),
     Change("full_group_first", False, "0.29", "0.28.0"),
     Change("packed_fit", "blocks", "0.29", "0.28.0"),
+    Change("one_kv_layout", True, "0.29", "0.28.0"),
     Change("async_pipeline", "always", "0.29", "0.28.0"),
     Change("refines_fp8_experts", True, "0.29", "0.28.0"),
     Change("sequence_ranks", "beside states", "0.31", "0.30.0"),
