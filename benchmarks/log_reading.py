@@ -1,7 +1,7 @@
 """Seconds and peak memory that `kvplan reconcile` takes for a log of a gigabyte.
 
-Run `python benchmarks/log_reading.py [GiB]`. The log is a start-up followed by what servers print while they serve. The budget is 15 s and 200 MB. What the verb
-does beside reading shows against a log of nothing but the start-up.
+Run `python benchmarks/log_reading.py [GiB]`. The log is a start-up followed by what servers print while they serve. The
+budget is 15 s and 200 MB. What the verb does beside reading shows in a log of nothing but the start-up.
 """
 
 from __future__ import annotations

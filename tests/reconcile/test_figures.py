@@ -181,6 +181,15 @@ def test_sglang_windows_have_a_pool_of_their_own() -> None:
     assert found["pool_swa_bytes"].agrees
 
 
+def test_tokens_do_not_follow_from_one_of_two_pools() -> None:
+    lines = (
+        f"{SGLANG}Full KV Cache is allocated. #tokens: 10000, K size: 0.08 GB, V size: 0.08 GB",
+        f"{SGLANG}max_total_num_tokens=10000, chunked_prefill_size=8192, max_running_requests=16, context_len=8192",
+    )
+
+    assert "max_total_num_tokens" not in held(read(*lines), WINDOWED)
+
+
 @pytest.mark.parametrize(("fraction", "agrees"), [(0.85, True), (0.80, False)])
 def test_sglang_pool_is_what_is_free_less_the_slack(fraction: float, agrees: bool) -> None:
     """62.08 - 78.49 x 0.15 = 50.31, as one public log has it."""

@@ -141,6 +141,23 @@ def test_speculation_is_read_as_stated_and_as_printed_back(key: str) -> None:
     assert scenario.engine_args["speculative_config"] == {"method": "ngram", "num_speculative_tokens": 4}
 
 
+def test_a_bundled_draft_model_is_planned_with_its_own_layers() -> None:
+    config = {"method": "draft_model", "num_speculative_tokens": 4, "model": "/models/Qwen3-0.6B"}
+    scenario, _ = _scenario(vllm(concurrency(8192, 1.0), speculative_config=config))
+
+    assert scenario.engine_args["speculative_config"]["model"].name == "qwen3-0.6b"
+
+
+def test_a_value_of_the_wrong_kind_is_left_out_with_a_note() -> None:
+    observed = Observed(
+        engine="sglang", source="a.log", flags={"swa_full_tokens_ratio": "most", "attention_backend": "fa3"}
+    )
+    scenario, notes = _scenario(observed)
+
+    assert scenario.engine_args == {"attention_backend": "fa3"}
+    assert "swa_full_tokens_ratio='most' is left out: kvplan does not know what it means" in notes
+
+
 def test_a_flag_that_the_engine_refuses_is_left_out_with_its_reason() -> None:
     scenario = replace(_flags("vllm"), engine_args={"mamba_cache_mode": "sometimes", "enforce_eager": True})
     predicted = predict(scenario)
