@@ -53,6 +53,14 @@ def test_auto_fit_needs_the_models_own_length() -> None:
         layout(replace(LLAMA_8B, max_position_embeddings=None), -1)
 
 
+def test_a_length_beyond_the_models_own_is_said() -> None:
+    """vLLM refuses it unless an environment variable allows it."""
+    said = "max_model_len 200000 is above the model's own 131072: vLLM starts with VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 only"
+
+    assert layout(LLAMA_8B, 200000).notes == (said,)
+    assert layout(LLAMA_8B, 131072).notes == ()
+
+
 def test_an_override_counts_blocks_whatever_the_pool() -> None:
     """num_gpu_blocks_override."""
     found = layout(LLAMA_8B, engine_args={"num_gpu_blocks_override": 1000})

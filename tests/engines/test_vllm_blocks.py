@@ -5,6 +5,7 @@ The figures are those that vLLM 0.32 and 0.33 planned on an 80 GiB GPU.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -168,7 +169,7 @@ def test_a_backend_that_cannot_serve_says_why() -> None:
 
 def test_no_backend_lists_all_reasons() -> None:
     """int4 with sinks on Ampere."""
-    need = Need(kv_dtype="nvfp4", capability=(7, 5), head_size=64)
+    need = Need(release=(0, 33), kv_dtype="nvfp4", capability=(7, 5), head_size=64)
 
     with pytest.raises(
         Unsupported, match=r"No valid attention backend .*FLASH_ATTN: \[.*TRITON_ATTN: \[kv_cache_dtype"
@@ -184,10 +185,9 @@ def test_an_unknown_backend_names_its_neighbours() -> None:
 
 def test_a_block_that_all_backends_take() -> None:
     """64 is the least common one of 32 and 64; none is refused."""
-    sparse = choose(
-        Need(kv_dtype="fp8", capability=(10, 0), head_size=576, latent=True, sparse=True, nope_head_dim=128), None, None
-    )
-    dense = choose(Need(kv_dtype="fp8", capability=(9, 0), head_size=576, latent=True), None, None)
+    latent_fp8 = Need(release=(0, 33), kv_dtype="fp8", capability=(9, 0), head_size=576, latent=True)
+    sparse = choose(replace(latent_fp8, capability=(10, 0), sparse=True, nope_head_dim=128), None, None)
+    dense = choose(latent_fp8, None, None)
 
     assert preferred_block([sparse]) == 32
     assert preferred_block([sparse, dense]) == 64

@@ -12,7 +12,7 @@ from kvplan.errors import Unsupported
 from kvplan.mlp import DenseMlp, MoeMlp
 from kvplan.model import LayerGroup, ModelSpec, Quantization
 from tests.engines.toys import deployment, heads, model
-from tests.engines.vllm_models import GPT_OSS_20B, LLAMA_8B, MAMBA2, QWEN_NEXT, V3, V4_FLASH, V32
+from tests.engines.vllm_models import GEMMA_12B, GPT_OSS_20B, LLAMA_8B, MAMBA2, QWEN_NEXT, V3, V4_FLASH, V32, of_gib
 
 
 def refusal(spec: ModelSpec, **options: Any) -> str:
@@ -27,6 +27,16 @@ def with_mlp(mlp: DenseMlp | MoeMlp, block: tuple[int, ...] | None = None, metho
     group = LayerGroup(layers="0-1", attention=spec.layer_groups[0].attention, mlp=mlp)
     quantization = Quantization(quant_method=method, weight_format="fp8_block", block=block) if block else None
     return replace(spec, hidden_size=4096, layer_groups=(group,), quantization=quantization)
+
+
+def with_scales(spec: ModelSpec, method: str) -> ModelSpec:
+    """A checkpoint that brings FP8 scales for KV."""
+    return replace(spec, quantization=Quantization(quant_method=method, weight_format="fp8", kv_cache_dtype="fp8"))
+
+
+A80, B80 = of_gib("a80", 80, (8, 0)), of_gib("b80", 80, (10, 0))
+MTP = {"speculative_config": {"method": "mtp", "num_speculative_tokens": 1}}
+NARROW = model(("0-1", heads(16, 4, 192, 128)))
 
 
 def test_heads_must_share_out() -> None:
@@ -80,6 +90,36 @@ def test_fp8_experts_take_finer_blocks_since_029(version: str, method: str, size
         )
     else:
         assert ENGINE.layout(deployment(spec, tp=8, version=version)).block_size == 16
+
+
+@pytest.mark.parametrize(
+    ("spec", "options", "said"),
+    [
+        (GEMMA_12B, {"kv_dtype": "turboquant_k8v4"}, "TURBOQUANT: [sliding window not supported]"),
+        (LLAMA_8B, {"kv_dtype": "turboquant_k8v4", "gpu": B80}, "No KV cache layout satisfies every supported set"),
+        (V3, {"kv_dtype": "fp8", "gpu": A80}, "not supported by the Triton MLA backend (compute capability 8.0)"),
+        (GPT_OSS_20B, {"kv_dtype": "fp8", "gpu": A80}, "not supported by the Triton attention backend"),
+        (NARROW, {"kv_dtype": "fp8", "gpu": B80}, "FlashAttention does not support fp8 kv-cache on this device."),
+        (V32, {"kv_dtype": "fp8_e4m3", "version": "0.29.0"}, "FLASHINFER_MLA_SPARSE_SM90: [new in 0.30]"),
+        (with_scales(LLAMA_8B, "modelopt"), {"kv_dtype": "fp8_e5m2"}, "fp8_e5m2 kv-cache is not supported with fp8"),
+        (with_scales(V32, "modelopt"), {"version": "0.29.0"}, "kv dtype 'fp8_e4m3'"),
+        (replace(GPT_OSS_20B, model_type="gpt_oss"), {"tp": 16}, "copies no KV heads: tensor parallel size 16"),
+        (replace(LLAMA_8B, architecture="Zamba2ForCausalLM"), {"pp": 2}, "Pipeline parallelism is not supported"),
+        (V4_FLASH, {"engine_args": {"disable_hybrid_kv_cache_manager": True}}, "needs the hybrid KV cache manager"),
+        (model(("0-3", MAMBA2)), {"tp": 4, "dcp": 2}, "needs layers of attention"),
+        (LLAMA_8B, {"engine_args": MTP}, "has no multi-token prediction layers to draft with"),
+    ],
+)
+def test_what_kernels_and_model_classes_cannot(spec: ModelSpec, options: dict[str, Any], said: str) -> None:
+    """Each as vLLM 0.32's own code refused it on a random deployment, or for the same cause."""
+    assert said in refusal(spec, **options)
+
+
+def test_falcon_leaves_its_cache_unquantized() -> None:
+    """Its class builds attention without the cache configuration (0.11 to 0.33)."""
+    found = ENGINE.layout(deployment(replace(LLAMA_8B, model_type="falcon"), kv_dtype="fp8"))
+
+    assert (found.kv_dtype, found.bytes_per_block) == ("bf16", 2097152)
 
 
 def test_nvfp4_is_not_for_latents() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from tests.engines.vllm_models import (
     GIB,
     GPT_OSS_20B,
     LLAMA_8B,
+    QWEN_NEXT,
     V3_MTP,
     V4_FLASH,
     V4_FLASH_MTP,
@@ -83,6 +85,22 @@ def test_few_more_layers_are_padded_up(version: str, expected: list[int]) -> Non
 def test_bytes_of_a_block(spec: ModelSpec, options: dict[str, Any], size: int) -> None:
     """The fullest group's pages; a drafter's layers join, an n-gram's do not exist."""
     assert layout(spec, **options).bytes_per_block == size
+
+
+def test_every_stage_chooses_its_own_block() -> None:
+    """TurboQuant with three stages: the middle one has no unquantized layer, and blocks of 48 (vLLM 0.32)."""
+    found = layout(LLAMA_8B, tp=2, pp=3, kv_dtype="turboquant_k8v4", version="0.32.0")
+
+    assert set(found.block_sizes) == {32, 48}
+    assert found.geometry.stage_bytes == (196608, 196608, 196608)
+
+
+def test_qwen3_next_drafts_with_a_layer_that_its_config_does_not_state() -> None:
+    """One more layer of full attention, and states for the drafted tokens."""
+    found = layout(replace(QWEN_NEXT, model_type="qwen3_next"), tp=2, engine_args=MTP)
+
+    assert sorted(sizes(found)) == [12, 12, 12, 13]
+    assert {len(g.layers) for g in found.geometry.groups if g.pages.states == 6} == {12}
 
 
 def test_the_drafter_is_an_assumption_that_is_said() -> None:

@@ -7,15 +7,18 @@ from typing import Any
 
 import pytest
 
+from kvplan.attention.mamba import Mamba1
+from kvplan.engines.vllm.layout import VllmLayout
 from kvplan.errors import BadInput, KvplanError, Unsupported
 from kvplan.gpu import GpuSpec
 from kvplan.model import ModelSpec, Quantization
-from tests.engines.toys import H100
+from tests.engines.toys import H100, heads, model
 from tests.engines.vllm_models import (
     FALCON_H1,
     GIB,
     GPT_OSS_20B,
     LLAMA_8B,
+    MAMBA2,
     QWEN35_35B,
     QWEN_NEXT,
     V3,
@@ -146,6 +149,20 @@ def test_kv_dtypes_that_are_not_there(kv_dtype: str, version: str | None, said: 
 def test_dtype_of_states(spec: ModelSpec, options: dict[str, Any], state: str) -> None:
     """The model's, unless a flag or the model's class says fp32."""
     assert layout(spec, **options).kv_format.of("recurrent_state").name == state
+
+
+def test_drafted_tokens_widen_convolutions_but_for_mamba1() -> None:
+    """Jamba's states stay as they are (vLLM 0.32)."""
+    args = {"speculative_config": {"method": "ngram", "num_speculative_tokens": 3}}
+    mamba1 = Mamba1(intermediate_size=8192, state_size=16, conv_kernel=4, time_step_rank=256)
+    for kind, grows in ((mamba1, False), (MAMBA2, True)):
+        spec = model(("0-6", kind), ("7", heads(32, 8, 128)))
+        plain, drafting = layout(spec), layout(spec, engine_args=args)
+        assert (_state_bytes(drafting) > _state_bytes(plain)) is grows
+
+
+def _state_bytes(found: VllmLayout) -> int:
+    return next(g.pages.own_bytes for g in found.geometry.groups if g.pages.is_state)
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ _NVFP4 = frozenset({"nvfp4", "nvfp4_4over6"})
 class Need:
     """What a layer asks of a backend. `capability` None: a GPU without one, served by the Triton kernels."""
 
+    release: tuple[int, int]
     kv_dtype: str
     capability: tuple[int, int] | None
     head_size: int
@@ -47,7 +48,8 @@ class Need:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backend:
-    """One backend. `blocks`: kernel block sizes; with `multiples`, every multiple of the first too.
+    """One backend. `blocks`: kernel block sizes; with `multiples`, every multiple of the first too. `since`: the first
+    release that has it; the one before has not.
 
     `kv_dtypes`: quantized ones that it reads, on the compute capabilities `quantized_on`. `dense`: it reads the model's
     own dtype. `records`: which caches it keeps as `fp8_ds_mla`, whatever fp8 was asked for. `chosen`: it is picked by
@@ -56,6 +58,7 @@ class Backend:
 
     name: str
     blocks: tuple[int, ...]
+    since: tuple[int, int] = (0, 6)
     multiples: bool = True
     on: frozenset[int] = _ANY
     kv_dtypes: frozenset[str] = frozenset()
@@ -83,6 +86,8 @@ class Backend:
 
     def refuses(self, need: Need, block_size: int | None) -> str | None:
         """Why it cannot serve a layer, in vLLM's words; None where it can."""
+        if need.release < self.since:
+            return f"new in {self.since[0]}.{self.since[1]}"
         if need.latent != self.latent:
             return "MLA not supported" if need.latent else "non-MLA not supported"
         if need.sparse != self.sparse:
@@ -119,35 +124,34 @@ _BACKENDS = (
             sinks_on=frozenset({9, 10, 12})),
     Backend(name="TRITON_ATTN", blocks=(16,), kv_dtypes=FP8_E4M3 | {"fp8_e5m2"} | _PER_HEAD),
     Backend(name="FLEX_ATTENTION", blocks=(16,), sinks_on=frozenset()),
-    Backend(name="TURBOQUANT", blocks=(16, 32, 64, 128), multiples=False, kv_dtypes=_TURBO, dense=False,
+    Backend(name="TURBOQUANT", since=(0, 20), blocks=(16, 32, 64, 128), multiples=False, kv_dtypes=_TURBO, dense=False,
             sinks_on=frozenset(), windows=False),
-    Backend(name="FLASH_ATTN_DIFFKV", blocks=(16,), kv_dtypes=FP8_E4M3, chosen=True),
-    Backend(name="FLASH_ATTN_MLA", blocks=(16,), on=_HOPPER, head_sizes=_LATENT_SIZES, latent=True),
+    Backend(name="FLASH_ATTN_DIFFKV", since=(0, 14), blocks=(16,), kv_dtypes=FP8_E4M3, chosen=True),
+    Backend(name="FLASH_ATTN_MLA", since=(0, 10), blocks=(16,), on=_HOPPER, head_sizes=_LATENT_SIZES, latent=True),
     Backend(name="FLASHMLA", blocks=(64,), multiples=False, on=_HOPPER, kv_dtypes=FP8_E4M3, head_sizes=_LATENT_SIZES,
             latent=True),
-    Backend(name="FLASHINFER_MLA", blocks=(32, 64), multiples=False, on=_BLACKWELL, kv_dtypes=FP8_E4M3,
+    Backend(name="FLASHINFER_MLA", since=(0, 10), blocks=(32, 64), multiples=False, on=_BLACKWELL, kv_dtypes=FP8_E4M3,
             head_sizes=_LATENT_SIZES, latent=True, nope_head_dims=(64, 128, 192)),
-    Backend(name="TOKENSPEED_MLA", blocks=(32, 64), multiples=False, on=_BLACKWELL, kv_dtypes=FP8_E4M3, dense=False,
-            head_sizes=_LATENT_SIZES, latent=True, chosen=True),
-    Backend(name="CUTLASS_MLA", blocks=(128,), multiples=False, on=_BLACKWELL, kv_dtypes=FP8_E4M3,
+    Backend(name="TOKENSPEED_MLA", since=(0, 21), blocks=(32, 64), multiples=False, on=_BLACKWELL, kv_dtypes=FP8_E4M3,
+            dense=False, head_sizes=_LATENT_SIZES, latent=True, chosen=True),
+    Backend(name="CUTLASS_MLA", since=(0, 9), blocks=(128,), multiples=False, on=_BLACKWELL, kv_dtypes=FP8_E4M3,
             head_sizes=_LATENT_SIZES, latent=True),
     Backend(name="TRITON_MLA", blocks=(16,), kv_dtypes=FP8_E4M3, latent=True),
-    Backend(name="FLASH_ATTN_MLA_SPARSE", blocks=(64,), on=_HOPPER, latent=True, sparse=True, dcp=False),
-    Backend(name="FLASHMLA_SPARSE", blocks=(64,), on=_HOPPER | _BLACKWELL,
+    Backend(name="FLASH_ATTN_MLA_SPARSE", since=(0, 25), blocks=(64,), on=_HOPPER, latent=True, sparse=True, dcp=False),
+    Backend(name="FLASHMLA_SPARSE", since=(0, 11), blocks=(64,), on=_HOPPER | _BLACKWELL,
             kv_dtypes=frozenset({"fp8", "fp8_ds_mla", "nvfp4_ds_mla"}), head_sizes=(576, 512), latent=True, sparse=True,
             records="quantized"),
-    Backend(name="FLASHINFER_MLA_SPARSE", blocks=(32,), on=_BLACKWELL, kv_dtypes=FP8_E4M3, head_sizes=(576, 512),
-            latent=True, sparse=True, nope_head_dims=(128, 192)),
-    Backend(name="FLASHINFER_MLA_SPARSE_SM120", blocks=(64,), on=frozenset({12}), kv_dtypes=FP8_E4M3 | {"fp8_ds_mla"},
-            head_sizes=(576, 512), latent=True, sparse=True, records="all"),
-    Backend(name="FLASHINFER_MLA_SPARSE_SM90", blocks=(64,), on=_HOPPER, kv_dtypes=FP8_E4M3, head_sizes=(576, 512),
-            latent=True, sparse=True),
+    Backend(name="FLASHINFER_MLA_SPARSE", since=(0, 17), blocks=(32,), on=_BLACKWELL, kv_dtypes=FP8_E4M3,
+            head_sizes=(576, 512), latent=True, sparse=True, nope_head_dims=(128, 192)),
+    Backend(name="FLASHINFER_MLA_SPARSE_SM120", since=(0, 24), blocks=(64,), on=frozenset({12}),
+            kv_dtypes=FP8_E4M3 | {"fp8_ds_mla"}, head_sizes=(576, 512), latent=True, sparse=True, records="all"),
+    Backend(name="FLASHINFER_MLA_SPARSE_SM90", since=(0, 30), blocks=(64,), on=_HOPPER, kv_dtypes=FP8_E4M3,
+            head_sizes=(576, 512), latent=True, sparse=True),
 )  # fmt: skip
 BY_NAME = {b.name: b for b in _BACKENDS}
 INDEXER = Backend(name="DEEPSEEK_V32_INDEXER", blocks=(64,), multiples=False)
 COMPRESSED = Backend(name="FLASHMLA_SPARSE_DSV4", blocks=(256,), multiples=False, records="all")
 """DeepSeek-V4's own; on desktop Blackwell FlashInfer's kernels read the same records."""
-DIFFERENT_VALUES = BY_NAME["FLASH_ATTN_DIFFKV"]
 _PLAIN = ("FLASH_ATTN", "FLASHINFER", "TRITON_ATTN", "FLEX_ATTENTION", "TURBOQUANT")
 _LATENT = ("FLASH_ATTN_MLA", "FLASHMLA", "FLASHINFER_MLA", "TRITON_MLA", "FLASH_ATTN_MLA_SPARSE", "FLASHMLA_SPARSE",
            "FLASHINFER_MLA_SPARSE_SM90")  # fmt: skip
@@ -184,6 +188,13 @@ def choose(need: Need, asked: str | None, block_size: int | None) -> Backend:
         f"No valid attention backend found for compute capability {need.capability}, kv dtype {need.kv_dtype!r}, "
         f"head size {need.head_size}: {', '.join(reasons)}"
     )
+
+
+def different_values(kv: KvDtype, major: int) -> Backend:
+    """The one backend of heads whose V is narrower than K; it reads fp8 on Hopper."""
+    if kv.quantized and not (kv.name in FP8_E4M3 and major == 9):
+        raise Unsupported("FlashAttention does not support fp8 kv-cache on this device.")
+    return BY_NAME["FLASH_ATTN_DIFFKV"]
 
 
 def check_layouts(used: Iterable[Backend], major: int) -> None:

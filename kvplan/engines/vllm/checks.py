@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kvplan.model import LayerGroup, ModelSpec
     from kvplan.parallel import Parallelism
 
+_NO_SCALES = frozenset({"recurrent", "compressed", "none"})
 _VOCAB_PADDING, _LEAST_FP8_BLOCK = 64, 32
 
 
@@ -46,6 +47,8 @@ def _reasons(spec: ModelSpec, parallel: Parallelism, kv: KvDtype, rules: Rules) 
             "--kv-cache-dtype (e.g., 'fp8', 'auto', or 'nvfp4_ds_mla' with a sparse MLA backend) for MLA models such "
             "as DeepSeek."
         )
+    if kv.name == "fp8_e5m2" and _loads_kv_scales(spec) and any(a.family not in _NO_SCALES for a in attentions):
+        yield "fp8_e5m2 kv-cache is not supported with fp8 checkpoints."
     if parallel.pp > 1 and spec.architecture in WITHOUT_STAGES:
         yield "Pipeline parallelism is not supported for this model."
     fewest = min((a.num_key_value_heads for a in attentions if isinstance(a, GroupedQueryAttention)), default=tp)
@@ -59,6 +62,15 @@ def _reasons(spec: ModelSpec, parallel: Parallelism, kv: KvDtype, rules: Rules) 
     for group in spec.layer_groups:
         yield from _layer(group, parallel)
         yield from _fp8_blocks(spec, group, parallel, rules)
+
+
+def _loads_kv_scales(spec: ModelSpec) -> bool:
+    """Whether the checkpoint's quantization brings scales for KV, which only e4m3 can use."""
+    q = spec.quantization
+    if q is None:
+        return False
+    stated = q.quant_method == "compressed-tensors" and q.kv_cache_dtype not in {None, "none"}
+    return stated or q.quant_method == "fp8" or q.quant_method.startswith("modelopt")
 
 
 def _divided_sequence(attentions: list[Attention], parallel: Parallelism, rules: Rules) -> Iterator[str]:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from kvplan.model import ModelSpec
 
 _TORCH_NAMES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+_PASSES_NO_KV_DTYPE = frozenset({"falcon"})
+"""Model types whose class builds attention without the cache configuration: unquantized, whatever is asked for."""
 _FP8_BY_DEFAULT_ON_SM100 = frozenset({"glm_moe_dsa"})
 """Model types whose configuration class turns `auto` into fp8 there."""
 
@@ -19,6 +21,8 @@ _FP8_BY_DEFAULT_ON_SM100 = frozenset({"glm_moe_dsa"})
 def asked_kv(spec: ModelSpec, asked: str, own: KvDtype, found: Rules, capability: tuple[int, int] | None) -> KvDtype:
     """The KV dtype: the user's, the checkpoint's, or what vLLM makes of `auto` for one kind of model."""
     name = asked_by_checkpoint(spec, found) if asked == "auto" else asked
+    if spec.model_type in _PASSES_NO_KV_DTYPE:
+        name = asked = "auto"
     by_default = found.glm_dsa_fp8_on_sm100 and spec.model_type in _FP8_BY_DEFAULT_ON_SM100
     if asked == name == "auto" and by_default and capability is not None and capability[0] == 10:
         name = "fp8_e4m3"

@@ -63,7 +63,7 @@ def _layout(key: DeploymentKey) -> VllmLayout:
         dcp=d.parallel.dcp,
         num_gpu_blocks_override=args.num_gpu_blocks_override,
         auto_fit=auto_fit,
-        remarks=planned.remarks,
+        remarks=(*planned.remarks, *_length_remarks(d)),
     )
 
 
@@ -162,6 +162,15 @@ def _remarks(spec: ModelSpec, place: Place, speculation: Speculation | None, fou
         yield "no compute capability: blocks are those of the Triton kernels"
     if not found.hybrid_groups and any(a.family == "recurrent" for _, a in spec.mixers()):
         yield f"vLLM {found.version} keeps recurrent states outside the pool"
+
+
+def _length_remarks(deployment: Deployment) -> Iterator[str]:
+    longest = deployment.spec.max_position_embeddings
+    if longest is not None and deployment.max_model_len > longest:
+        yield (
+            f"max_model_len {deployment.max_model_len} is above the model's own {longest}: vLLM starts with "
+            "VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 only"
+        )
 
 
 def _own_length(spec: ModelSpec) -> int:

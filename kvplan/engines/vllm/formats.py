@@ -22,6 +22,7 @@ _SINCE = {
 }  # fmt: skip
 """First release whose `--kv-cache-dtype` takes the name; the others have been there since 0.6."""
 _STORED_AS = {"fp8_e4m3": "fp8", "nvfp4_4over6": "nvfp4"}
+_MODELOPT_KV = {"fp8": "fp8_e4m3", "nvfp4": "nvfp4"}
 NAMES = frozenset({*_UNQUANTIZED, "fp8", "fp8_e4m3", "fp8_e5m2", *_SINCE})
 
 
@@ -81,7 +82,7 @@ def asked_by_checkpoint(spec: ModelSpec, rules: Rules) -> str:
     if q is None or q.kv_cache_dtype in (None, "none"):
         return "auto"
     if q.quant_method.startswith("modelopt"):
-        return str(q.kv_cache_dtype) if rules.modelopt_kv_dtype and q.kv_cache_dtype in {"fp8", "nvfp4"} else "auto"
+        return _MODELOPT_KV.get(q.kv_cache_dtype or "", "auto") if rules.modelopt_kv_dtype else "auto"
     return "fp8" if q.quant_method == "compressed-tensors" and spec.attention_family != "mla" else "auto"
 
 

@@ -63,7 +63,7 @@ class PageSpec:
         if not self.kernel_block or self.block_size is None:
             return self.stride_bytes
         kernel = gcd(self.kernel_block, self.block_size)
-        return 1 if kernel == self.block_size else self.with_block(kernel).own_bytes
+        return 1 if kernel == self.block_size else self.with_block(kernel).page_bytes
 
     @property
     def kind(self) -> tuple[int | str | bool | None, ...]:

@@ -10,7 +10,7 @@ from kvplan.attention.compressed import CompressedAttention
 from kvplan.attention.cross import CrossAttention
 from kvplan.attention.gqa import GroupedQueryAttention
 from kvplan.attention.mla import MultiHeadLatentAttention
-from kvplan.engines.vllm.backends import DIFFERENT_VALUES, Backend, Need, choose, compressed_backend
+from kvplan.engines.vllm.backends import Backend, Need, choose, compressed_backend, different_values
 from kvplan.engines.vllm.mixers import Mixer, window_of
 from kvplan.engines.vllm.sizes import Rank
 from kvplan.storage import TORCH_DTYPES
@@ -80,13 +80,14 @@ class Recipe:
         if isinstance(attention, MultiHeadLatentAttention):
             return choose(self._latent_need(attention, kv), self.attention_backend, self.block_size)
         if isinstance(attention, GroupedQueryAttention) and attention.v_head_dim not in {None, attention.head_dim}:
-            return DIFFERENT_VALUES
+            return different_values(kv, self.major)
         if isinstance(attention, GroupedQueryAttention | CrossAttention):
             return choose(self._heads_need(attention, kv), self.attention_backend, self.block_size)
         return None
 
     def _latent_need(self, attention: MultiHeadLatentAttention, kv: KvDtype) -> Need:
         return Need(
+            release=self.release,
             kv_dtype=kv.name,
             capability=self.capability,
             head_size=attention.kv_lora_rank + attention.qk_rope_head_dim,
@@ -99,6 +100,7 @@ class Recipe:
 
     def _heads_need(self, attention: GroupedQueryAttention | CrossAttention, kv: KvDtype) -> Need:
         return Need(
+            release=self.release,
             kv_dtype=kv.name,
             capability=self.capability,
             head_size=attention.head_dim,

@@ -22,6 +22,7 @@ FIRST: Mapping[str, tuple[str, str]] = {
     "short_conv": ("0.10", "0.9.2"),
     "kda": ("0.11", "0.10.2"),
     "sparse mla": ("0.11", "0.10.2"),
+    "values narrower than keys": ("0.14", "0.13.0"),
     "compressed": ("0.20", "0.19.1"),
 }
 """Kind -> (first release that has a model of it, newest release read that has none)."""
@@ -75,3 +76,5 @@ def _kinds(attention: Attention) -> Iterator[str]:
         yield "sparse mla"
     if isinstance(attention, GroupedQueryAttention) and attention.sinks:
         yield "attention sinks"
+    if isinstance(attention, GroupedQueryAttention) and attention.v_head_dim not in {None, attention.head_dim}:
+        yield "values narrower than keys"
