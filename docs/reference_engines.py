@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.markdown import joined, table
 from kvplan.engines import engine, engine_names
-from kvplan.engines._vllm_versions import CHANGES
+from kvplan.engines.vllm.versions import CHANGES
 
 MEMORY_FRACTIONS = (
     ("vllm", "`gpu_memory_utilization`", "0.9, since 0.20 0.92", "the total", "inside", "inside; graphs since 0.21"),
@@ -93,4 +93,4 @@ IN_WORDS = {
     "glm_dsa_fp8_on_sm100": "GLM's sparse MLA on SM 10 turns `auto` into fp8",
     "gb10_small_batch": "a GB10 gets the batch defaults of small GPUs",
 }
-"""vLLM's rules by name (`kvplan.engines._vllm_versions.Rules`)."""
+"""vLLM's rules by name (`kvplan.engines.vllm.versions.Rules`)."""

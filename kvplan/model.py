@@ -122,9 +122,9 @@ class Quantization:
     """What a checkpoint says of its weights and of its KV cache.
 
     `quant_method`: as the config names it. `weight_format`: fp8, int4, nvfp4, mxfp4 ... `block`: elements that share a
-    scale. `parts`: those in another format (FP4 experts beside FP8). `unquantized`: parts kept in the model's dtype.
-    `kv_cache_dtype`: a KV dtype that the checkpoint asks for, `none` where it says explicitly that KV is not quantized,
-    None where it says nothing. FP8 weights never imply FP8 KV.
+    scale. `parts`: those in another format (FP4 experts beside FP8). `unquantized`: parts kept in the model's dtype, or
+    modules of one (attention.q_a_proj). `kv_cache_dtype`: a KV dtype that the checkpoint asks for, `none` where it says
+    explicitly that KV is not quantized, None where it says nothing. FP8 weights never imply FP8 KV.
     """
 
     quant_method: str

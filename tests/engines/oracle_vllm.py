@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kvplan.engines._vllm_groups import Group
-from kvplan.engines._vllm_layout import VllmLayout
-from kvplan.engines._vllm_pages import PageSpec
+from kvplan.engines.vllm.groups import Group
+from kvplan.engines.vllm.layout import VllmLayout
+from kvplan.engines.vllm.pages import PageSpec
 
 
 def carve(layout: VllmLayout, pool_bytes: int) -> int:
     """Blocks of a pool, cut off one at a time; a block holds the page of every layer of any one group."""
-    stage = layout.geometry.fullest_stage
+    stage = layout.geometry.block.fullest_stage
     size = max(sum(1 for _ in _bytes(group, stage)) for group in layout.geometry.groups)
     blocks, left = 0, pool_bytes
     while left >= size:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvplan.engines._vllm_groups import least_padding
-from kvplan.engines._vllm_layout import VllmLayout
+from kvplan.engines.vllm.groups import least_padding
+from kvplan.engines.vllm.layout import VllmLayout
 from kvplan.errors import Unsupported
 from kvplan.model import ModelSpec
 from tests.engines.toys import heads, latent, model
@@ -19,10 +19,11 @@ from tests.engines.vllm_models import (
     GIB,
     GPT_OSS_20B,
     LLAMA_8B,
-    V3,
+    V3_MTP,
     V4_FLASH,
     V4_FLASH_MTP,
     V32,
+    V32_MTP,
     interleaved,
     layout,
 )  # fmt: skip
@@ -73,8 +74,8 @@ def test_few_more_layers_are_padded_up(version: str, expected: list[int]) -> Non
         (GEMMA_27B, {}, 10 * 131072),
         (V4_FLASH, {}, 1002240),
         (V4_FLASH, {"tp": 8}, 1002240),
-        (V3, {"engine_args": MTP}, 62 * 18432),
-        (V32, {"engine_args": MTP}, 62 * 64 * (1152 + 132)),
+        (V3_MTP, {"engine_args": MTP}, 62 * 18432),
+        (V32_MTP, {"engine_args": MTP}, 62 * 64 * (1152 + 132)),
         (LLAMA_8B, {"engine_args": EAGLE}, 33 * 65536),
         (LLAMA_8B, {"engine_args": {"speculative_config": {"method": "ngram", "num_speculative_tokens": 4}}}, 2097152),
     ],

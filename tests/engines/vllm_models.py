@@ -10,8 +10,8 @@ from kvplan.attention.compressed import CompressedAttention
 from kvplan.attention.gqa import GroupedQueryAttention
 from kvplan.attention.linear import GatedDeltaNet
 from kvplan.attention.mamba import Mamba2
-from kvplan.engines._vllm_layout import VllmLayout
 from kvplan.engines.vllm import ENGINE
+from kvplan.engines.vllm.layout import VllmLayout
 from kvplan.gpu import GpuSpec
 from kvplan.model import LayerGroup, ModelSpec
 from tests.engines.toys import H100, deployment, heads, latent, model
@@ -74,4 +74,6 @@ FALCON_H1 = ModelSpec(
     max_position_embeddings=8192, layer_groups=(LayerGroup(layers="0-3", attention=(MAMBA2, heads(16, 4, 64))),),
 )  # fmt: skip
 V4_FLASH = model(("0-1", compressed(0)), ("2-42/2", compressed(4)), ("3-41/2", compressed(128)), longest=1048576)
+V3_MTP = replace(V3, mtp=(LayerGroup(layers="61", attention=(latent(),)),))
+V32_MTP = replace(V32, mtp=(LayerGroup(layers="61", attention=(latent(index=True),)),))
 V4_FLASH_MTP = replace(V4_FLASH, mtp=(LayerGroup(layers="43", attention=(compressed(0),)),))
