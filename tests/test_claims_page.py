@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 from benchmarks import claims, claims_operating
+from kvplan.cli import app
 
 PAGE = (Path(__file__).resolve().parents[1] / "docs" / "claims.md").read_text()
 VERDICTS = {claims.HOLDS, claims.CONDITIONS, claims.FAILS}
@@ -69,6 +72,20 @@ def test_operating_claims_are_decided(claim: claims_operating.Claim) -> None:
     assert verdict in VERDICTS
     assert f"| {verdict} | {computed} |" in PAGE
     assert claim.figures is None or claim.figures() in PAGE
+
+
+def commands() -> list[str]:
+    """Whole command lines among the checks of the page."""
+    checks = [*(figure.check for figure in claims.figures()), *(claim.check for claim in claims_operating.CLAIMS)]
+    return sorted({line for check in checks for line in re.findall(r"`kvplan ((?:compare|show|check) [^`]+)`", check)})
+
+
+@pytest.mark.parametrize("line", [*commands(), claims.CHECK_COMMAND.removeprefix("kvplan ")])
+def test_checks_can_be_run(line: str) -> None:
+    """What the page tells a reader to type has an answer."""
+    done = CliRunner().invoke(app, line.split())
+
+    assert done.exit_code == 0, done.output
 
 
 def test_numeric_scenarios_are_those_that_validate_runs() -> None:

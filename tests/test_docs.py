@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import typing
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 import yaml
 from typer.testing import CliRunner
 
@@ -28,6 +30,7 @@ SET_UP = (
     "python3 -m venv .venv && .venv/bin/pip install -c constraints.txt -e '.[dev]' && .venv/bin/pytest",
 )
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+SHELL = re.compile(r"^```sh\n(.*?)\n```$", re.MULTILINE | re.DOTALL)
 INLINE_CODE = re.compile(r"`[^`\n]*`")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
@@ -76,7 +79,7 @@ def test_the_screen_of_the_reader_does_not_matter(monkeypatch: pytest.MonkeyPatc
 
 def test_the_lines_that_set_up_are_there_as_they_must_be() -> None:
     """Each is a block of its own, so that it can be pasted whole."""
-    blocks = re.findall(r"^```sh\n(.*?)\n```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    blocks = SHELL.findall((ROOT / "README.md").read_text())
 
     assert [block for block in blocks if "venv" in block] == list(SET_UP)
 
@@ -113,6 +116,22 @@ def test_every_option_of_a_verb_is_in_the_reference(verb: str) -> None:
 
     assert options
     assert sorted(option for option in options if option not in page) == []
+
+
+def pasted_commands() -> list[str]:
+    """Every kvplan line of a shell block, without its comment and what it is piped into."""
+    blocks = (block for page in PAGES for block in SHELL.findall(page.read_text()))
+    parts = (part.strip() for block in blocks for line in block.splitlines() for part in line.split("#")[0].split("|"))
+    return sorted({part for part in parts if part.startswith("kvplan ")})
+
+
+@pytest.mark.parametrize("line", pasted_commands())
+def test_commands_to_paste_are_understood(line: str) -> None:
+    """The verb exists and takes these arguments; nothing is run."""
+    _, verb, *arguments = shlex.split(line)
+    root: Any = typer.main.get_command(app)
+
+    assert root.get_command(None, verb).make_context(verb, arguments).params
 
 
 def headings(page: Path) -> set[str]:
