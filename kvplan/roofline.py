@@ -37,7 +37,7 @@ _STATE_FLOPS = 6
 class Efficiency:
     """Shares of the datasheet peaks that decode kernels reach, and the time below which no kernel ends.
 
-    Centre, and the range seen over kernels: weight-bound GEMMs read at 72 to 90 % of peak and MLA kernels at 84 to 95 %;
+    Centre, and the range seen over kernels: weight-bound GEMMs read at 72 to 90 % of peak, MLA kernels at 84 to 95 %;
     the best matmuls reach 77 to 87 % and attention 57 to 73 %; a small GEMM takes 4 to 13 us and a split-KV attention
     kernel with its reduction 6 to 20 us inside a CUDA graph (docs/explanation, section on decode time).
     """
@@ -68,8 +68,8 @@ class Op:
     """One kind of kernel on one rank, run `count` times in a step.
 
     Per run: `weight_bytes` whatever the batch; for each session `session_bytes` and `flops`, and for attention its
-    `reads` of the cache, which depend on the context; `experts` (number, chosen per token, bytes of all on this rank) are
-    read as often as the batch is expected to choose distinct ones.
+    `reads` of the cache, which depend on the context; `experts` (number, chosen per token, bytes of all on this rank)
+    are read as often as the batch is expected to choose distinct ones.
     """
 
     kind: Literal["gemm", "attention", "collective"]
@@ -161,9 +161,7 @@ def attention_work(attention: Attention, tokens: int, fmt: KvFormat, parallel: P
     return Op("attention", 1, reads=tuple(cache_reads(attention, fmt, parallel))).session(tokens, parallel.dcp)
 
 
-def _layer_ops(
-    spec: ModelSpec, group: LayerGroup, count: int, fmt: KvFormat, parallel: Parallelism
-) -> Iterator[Op]:
+def _layer_ops(spec: ModelSpec, group: LayerGroup, count: int, fmt: KvFormat, parallel: Parallelism) -> Iterator[Op]:
     """The kernels of one layer: attention cores, its GEMMs, experts, and the two all-reduces of tensor parallelism."""
     for attention in group.attention:
         reads = tuple(cache_reads(attention, fmt, parallel))
@@ -194,7 +192,7 @@ def _expert_op(mlp: MoeMlp, count: int, rank_expert_bytes: int, spec: ModelSpec,
 
 @lru_cache(maxsize=1024)
 def operations(spec: ModelSpec, fmt: KvFormat, parallel: Parallelism) -> tuple[Op, ...]:
-    """All kernels of one step on a rank of the fullest pipeline stage, the head included; equal ones counted together."""
+    """All kernels of one step on a rank of the fullest pipeline stage, with the head; equal ones counted together."""
     ops: list[Op] = []
     stage = max(stage_layers(spec.num_hidden_layers, parallel.pp), key=len)
     for group in spec.layer_groups:
@@ -220,7 +218,9 @@ def peak_flops(gpu: GpuSpec) -> float:
     return gpu.flops_per_s.of("bf16") or gpu.flops_per_s.of("fp16") or 0.0
 
 
-def loads(ops: tuple[Op, ...], batch: int, tokens: int, gpu: GpuSpec, parallel: Parallelism) -> tuple[list[Load], int, int]:
+def loads(
+    ops: tuple[Op, ...], batch: int, tokens: int, gpu: GpuSpec, parallel: Parallelism
+) -> tuple[list[Load], int, int]:
     """(loads, bytes, FLOPs) of one step of `batch` sessions; experts serve the sessions of all replicas."""
     bandwidth, rate = gpu.bytes_per_s or 0.0, peak_flops(gpu)
     link = gpu.interconnect.bytes_per_s if gpu.interconnect else None

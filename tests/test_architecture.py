@@ -20,7 +20,7 @@ TIERS: dict[str, int] = {
     "units": 1, "files": 1, "plain": 1, "table": 1, "matrix": 1,
     "storage": 2, "diskcache": 2, "strict_yaml": 2, "specfile": 3,
     "weight_formats": 3,
-    "cache": 3,
+    "cache": 3, "layers": 3,
     # The domain.
     "attention": 4, "mlp": 4, "parallel": 4, "gpu": 4, "decode_kernel": 4,
     "model": 5, "budget": 5,
@@ -103,7 +103,9 @@ def test_no_input_is_asserted_and_nothing_is_swallowed() -> None:
         for node in ast.walk(tree):
             assert not isinstance(node, ast.Assert), f"{path}: assert"
             if isinstance(node, ast.ExceptHandler):
-                assert node.type is not None and "Exception" not in ast.unparse(node.type).split("."), f"{path}: bare except"
+                assert node.type is not None and "Exception" not in ast.unparse(node.type).split("."), (
+                    f"{path}: bare except"
+                )
 
 
 def loaded_by(statement: str) -> set[str]:

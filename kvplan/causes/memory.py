@@ -122,7 +122,8 @@ def leftover(case: Case) -> str | None:
         return None
     gone = case.predicted.budget.gpu_total_bytes - free.number
     of_start = case.quantity in FREE
-    of_pool = case.quantity in {*POOLS, "non_torch_bytes"} and abs(abs(case.gap) - gone) < 0.25 * gone
+    lost = case.gap if case.quantity == "non_torch_bytes" else -case.gap
+    of_pool = case.quantity in {*POOLS, "non_torch_bytes"} and abs(lost - gone) < 0.25 * gone
     if gone < USUAL_CONTEXT_BYTES or not (of_start or of_pool):
         return None
     return f"{format_bytes(gone)} were taken before this process started: another process, or one that is not gone yet"

@@ -14,8 +14,6 @@ from kvplan.commands.options import Engine, Gpu, KvDtype, contexts, engine_args,
 if TYPE_CHECKING:
     from kvplan.plan import Scenario
 
-LINES = ("weights", "activation", "non_torch", "cuda_graphs")
-
 
 def _options(
     *,
@@ -81,12 +79,13 @@ def scenario_options(verb: Callable[..., None]) -> Callable[..., None]:
 
 def read_scenario(model: str, **given: Any) -> tuple[Scenario, tuple[int, ...]]:
     """The options' texts -> a Scenario, and the context lengths after the first."""
+    from kvplan.budget import MEASURABLE
     from kvplan.catalog import load_gpu, load_model
     from kvplan.plan import Scenario
 
     lengths = contexts(given.pop("context")) if given["context"] else (given.pop("context"),)
     pool = size(given.pop("kv_pool"), "--kv-pool")
-    measured = {name: size(given.pop(name), f"--{name.replace('_', '-')}") for name in LINES}
+    measured = {name: size(given.pop(name), f"--{name.replace('_', '-')}") for name in MEASURABLE}
     overheads = given.pop("overheads")
     scenario = Scenario(
         model=load_model(model),

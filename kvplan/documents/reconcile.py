@@ -109,7 +109,8 @@ def _score(comparisons: Sequence[Comparison]) -> str:
     agree = sum(c.agrees for c in comparisons)
     unknown = sum(c.cause == UNEXPLAINED for c in comparisons)
     known = len(comparisons) - agree - unknown
-    counts = ((known, f"{known} differ for a known cause"), (unknown, f"{unknown} unexplained"))
+    differ = "differs" if known == 1 else "differ"
+    counts = ((known, f"{known} {differ} for a known cause"), (unknown, f"{unknown} unexplained"))
     right = f"{agree} of {len(comparisons)} figures are as predicted"
     return ", ".join([right, *(text for number, text in counts if number)]) + "."
 

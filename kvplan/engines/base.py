@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kvplan.parallel import Parallelism
+from kvplan.parallel import SINGLE, Parallelism
 
 if TYPE_CHECKING:
     from kvplan.arith import Ints
@@ -32,7 +32,7 @@ class Deployment:
     spec: ModelSpec
     gpu: GpuSpec
     max_model_len: int
-    parallel: Parallelism = Parallelism()
+    parallel: Parallelism = SINGLE
     version: str | None = None
     kv_dtype: str = "auto"
     block_size: int | None = None
@@ -126,7 +126,7 @@ class Layout(Protocol):
         ...
 
     def pool_bytes(self, kind: str, slots: int) -> int | None:
-        """Bytes of one pool of `slots` slots as this engine's log names it (kv, full, swa, state); None for no such pool."""
+        """Bytes of one pool of `slots` slots as this engine's log names it (kv, full, swa, state); None without one."""
         ...
 
     def needed_bytes(self, tokens: int) -> int:

@@ -41,7 +41,7 @@ def _is_compressed(spec: ModelSpec) -> bool:
 
 
 def kv_dtype(deployment: Deployment) -> str:
-    """`auto`: what the checkpoint's KV scheme says; fp8 for DeepSeek-V4, and for DSA on SM 10 and later; else 16 bit."""
+    """`auto`: what the checkpoint's KV scheme says; fp8 for DeepSeek-V4, and for DSA from SM 10 on; else 16 bit."""
     asked, spec = deployment.kv_dtype, deployment.spec
     if asked != "auto":
         return kv_format(asked).name
@@ -53,7 +53,7 @@ def kv_dtype(deployment: Deployment) -> str:
 
 
 def storage(deployment: Deployment, dtype: str) -> KvFormat:
-    """KV dtype -> storage per tensor. DSA in fp8 keeps FlashMLA's 656-byte record, or 576 bytes under trtllm kernels."""
+    """KV dtype -> storage per tensor. DSA in fp8 keeps FlashMLA's 656-byte record, or 576 under trtllm kernels."""
     if dtype not in _DTYPES:
         raise UnknownName.of("kv dtype for SGLang", dtype, _DTYPES)
     spec, fmt = deployment.spec, kv_format(dtype)
@@ -61,7 +61,7 @@ def storage(deployment: Deployment, dtype: str) -> KvFormat:
         fmt = kv_format("fp8_ds_mla")
     if dtype == "nvfp4" and _is_sparse(spec):
         raise Unsupported("sglang: fp4 KV cache is not supported with a sparse indexer")
-    # Convolution columns keep the model's dtype; SSM states are fp32 unless the config or an environment says otherwise.
+    # Convolution columns keep the model's dtype; SSM states are fp32 unless a flag or an environment says otherwise.
     conv = TORCH_DTYPES.get(spec.torch_dtype, BF16)
     state = TORCH_DTYPES.get(str(choose(deployment.engine_args, "mamba_ssm_dtype", "float32")))
     return fmt.with_roles(conv_state=conv, **({"recurrent_state": state} if state else {}))
@@ -198,9 +198,7 @@ class SGLang:
         for _, attention in deployment.spec.mixers():
             heads = getattr(attention, "num_attention_heads", None)
             if heads and heads % deployment.parallel.tp:
-                raise Unsupported(
-                    f"sglang: {heads} attention heads are not divisible by tensor parallel size {deployment.parallel.tp}"
-                )
+                raise Unsupported(f"sglang: {heads} attention heads are not divisible by tp {deployment.parallel.tp}")
         return _layout(DeploymentKey(deployment))
 
     def budget(self, deployment: Deployment, layout: Layout, given_bytes: Mapping[str, int]) -> Budget:

@@ -39,7 +39,7 @@ def _windowed(tensor: CacheTensor, deployment: Deployment) -> bool:
 
 
 def _bytes(deployment: Deployment, fmt: KvFormat) -> tuple[int, int, int, int]:
-    """(growing, sliding, longest window, states) on the fullest stage: bytes of a token, of a slot, tokens, of a session."""
+    """Fullest stage: bytes of a growing token, of a sliding slot, the longest window in tokens, a session's states."""
     best = (0, 0, 0, 0)
     for stage in stage_layers(deployment.spec.num_hidden_layers, deployment.parallel.pp):
         growing = sliding = window = states = 0

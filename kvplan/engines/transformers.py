@@ -64,7 +64,7 @@ class Overlap:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Bytes of one slot over some layers, and the law of its slots; `pinned`: holds the whole prompt after a prefill."""
+    """Bytes of one slot over some layers, and the law of its slots; `pinned`: a prefill leaves its whole prompt."""
 
     slot_bytes: int
     law: PerToken | Window | Fixed | Groups | Buffer | Overlap
@@ -117,7 +117,9 @@ def _parts(attention: Attention, element: Storage, version: tuple[int, int], *, 
         yield from _compressed_parts(attention, element, version)
         return
     tensors = (
-        _mla_tensors(attention, version) if isinstance(attention, MultiHeadLatentAttention) else iter(attention.tensors())
+        _mla_tensors(attention, version)
+        if isinstance(attention, MultiHeadLatentAttention)
+        else iter(attention.tensors())
     )
     for tensor in tensors:
         storage = FP32 if tensor.role == "recurrent_state" else element
@@ -206,7 +208,9 @@ class GrowingCache:
         low, high = 0, self.max_model_len
         while low < high:
             middle = (low + high + 1) // 2
-            low, high = (middle, high) if int(self.storage_bytes(middle)) * sessions <= pool_bytes else (low, middle - 1)
+            low, high = (
+                (middle, high) if int(self.storage_bytes(middle)) * sessions <= pool_bytes else (low, middle - 1)
+            )
         return low
 
 
@@ -253,7 +257,7 @@ class Transformers:
         """See `kvplan.engines._transformers_memory`."""
         from kvplan.engines._transformers_memory import budget
 
-        return budget(deployment, layout, given_bytes)
+        return budget(deployment, given_bytes)
 
     def flags(self, deployment: Deployment, max_num_seqs: int) -> str:
         """What to pass to `generate`."""

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from kvplan.identify.device import Device, gpu_of
-from kvplan.identify.model import model_of
+from kvplan.identify.model import bundled, model_of
 
-__all__ = ["Device", "gpu_of", "model_of"]
+__all__ = ["Device", "bundled", "gpu_of", "model_of"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,16 +43,27 @@ def _named(observed: Observed) -> Found | None:
     stated = (observed.model, observed.metadata.get("model_path"))
     texts = [text for text in stated if isinstance(text, str) and text]
     for text in texts:
-        if (Path(text) / "config.json").is_file():
+        if _has_config(text):
             return load_model(text), ()
-        for name in spellings(text):
-            try:
-                spec = load_model(name)
-            except KvplanError:
-                continue
-            if shape.fits(spec):
-                return spec, ()
+        spec = bundled(text)
+        if spec and shape.fits(spec):
+            return spec, ()
     return None
+
+
+def bundled(text: str) -> ModelSpec | None:
+    """The bundled model that a hub id, a path or a file's name means, quantized copies as what they are copies of."""
+    for name in spellings(text):
+        with suppress(KvplanError):
+            return load_model(name)
+    return None
+
+
+def _has_config(folder: str) -> bool:
+    try:
+        return (Path(folder) / "config.json").is_file()
+    except OSError:  # longer than a file name can be
+        return False
 
 
 def _shaped(observed: Observed) -> Found | None:
@@ -59,7 +71,7 @@ def _shaped(observed: Observed) -> Found | None:
     shape = shape_of(observed.metadata)
     if not shape.tells:
         return None
-    return _any_of([spec for spec in _bundled() if shape.fits(spec)], f"{_said(shape)} of the file", observed)
+    return _any_of([spec for spec in _all() if shape.fits(spec)], f"{_said(shape)} of the file", observed)
 
 
 def _said(shape: Shape) -> str:
@@ -74,7 +86,7 @@ def _built(observed: Observed) -> Found | None:
     if reading is None:
         return None
     name = str(reading.value)
-    of_class = [spec for spec in _bundled() if spec.architecture == name or _is_called(spec, name)]
+    of_class = [spec for spec in _all() if spec.architecture == name or _is_called(spec, name)]
     return _any_of(fitting(of_class, observed), f"its class {name} and its pool", observed)
 
 
@@ -84,7 +96,7 @@ def _is_called(spec: ModelSpec, architecture: str) -> bool:
     return re.sub(r"[^a-z0-9]", "", spec.name).startswith(stem)
 
 
-def _bundled() -> Iterable[ModelSpec]:
+def _all() -> Iterable[ModelSpec]:
     return map(load_model, model_names())
 
 

@@ -56,7 +56,7 @@ def reconcile(
     scenario, of_flags = scenario_of(observed, spec, device.spec, unsaid)
     predicted = predict(scenario)
     of_gpu = () if observed.engine in GPU_INDEPENDENT else device.notes
-    notes = (*of_model, *of_gpu, *of_flags, *predicted.notes, *observed.notes)
+    notes = (*of_model, *of_gpu, *of_flags, *predicted.notes, *predicted.layout.notes, *observed.notes)
     return Reconciliation(observed, predicted, explained(observed, predicted, device), notes)
 
 

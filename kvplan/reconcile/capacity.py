@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from kvplan.logs import read_log
 from kvplan.reconcile.comparison import Comparison, Range, compared
 from kvplan.reconcile.pools import kind_of
-from kvplan.reconcile.printed import kv_pool, served_pools, stage_pools
+from kvplan.reconcile.printed import kv_pool, served_pools, shows_all, stage_pools
 
 if TYPE_CHECKING:
     from kvplan.engines.base import Capacity, Layout
@@ -82,7 +81,8 @@ def _three(at: Callable[[float], Capacity], half: float) -> tuple[Capacity, Capa
 
 def _spare_bytes(observed: Observed, layout: Layout) -> int:
     """Bytes of the slots that are allocated beside those handed out (SGLang's spare page)."""
-    return sum(layout.pool_bytes(kind_of(pool, layout), 0) or 0 for pool in served_pools(observed))
+    kinds = [kind_of(pool, layout) for pool in served_pools(observed)] or ["kv"]
+    return sum(layout.pool_bytes(kind, 0) or 0 for kind in kinds)
 
 
 def _blocks(observed: Observed, predicted: Prediction, pool: Reading) -> Iterator[Comparison]:
@@ -106,7 +106,7 @@ def _tokens(observed: Observed, predicted: Prediction, pool: Reading | None) -> 
     """Tokens and concurrency: from the blocks where the log prints them, else the pool, else the blocks that the
     token line itself implies."""
     layout, blocks = predicted.layout, observed.least("num_gpu_blocks")
-    if observed.engine != "vllm" and layout.pool_bytes("state", 1):
+    if observed.engine != "vllm" and (layout.pool_bytes("state", 1) or not _is_whole(observed, layout)):
         return  # states and tokens share the pool by flags that logs seldom state
     if blocks and layout.bytes_per_block:
         ends = (layout.capacity(int(blocks.number) * layout.bytes_per_block),) * 3
@@ -123,6 +123,11 @@ def _tokens(observed: Observed, predicted: Prediction, pool: Reading | None) -> 
         if reading:
             expected = Range(*(float(getattr(end, attribute)) for end in ends))
             yield compared(quantity, reading, expected, basis)
+
+
+def _is_whole(observed: Observed, layout: Layout) -> bool:
+    """Whether the pools that the log shows are all that there are."""
+    return shows_all(found, layout) if (found := served_pools(observed)) else True
 
 
 def _implied(observed: Observed, layout: Layout) -> Capacity | None:
@@ -152,7 +157,7 @@ def _refused(observed: Observed, predicted: Prediction, pool: Reading) -> Iterat
         values = [expected.number for words in said if words and (expected := words.first(quantity))]
         if reading and values:
             basis = "one session of the maximum length" if quantity == "needed_kv_bytes" else "the pool as printed"
-            yield compared(quantity, replace(reading), Range(values[0], min(values), max(values)), basis)
+            yield compared(quantity, reading, Range(values[0], min(values), max(values)), basis)
 
 
 def _read(words: str) -> Observed | None:

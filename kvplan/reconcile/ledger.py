@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from kvplan.reconcile.comparison import Comparison, Range, compared
-from kvplan.reconcile.printed import kv_pool, non_torch, of_rank
+from kvplan.reconcile.printed import left_for_pool, non_torch, of_rank
 from kvplan.units import GIB
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _SGLANG_UNPRINTED_BYTES = 0.25 * GIB
 
 def ledger(observed: Observed, *, graphs_deducted: bool) -> Iterator[Comparison]:
     """One comparison where every term was printed; `graphs_deducted`: whether this release takes their estimate off."""
-    pool = observed.least("available_kv_bytes") or kv_pool(observed)
+    pool = left_for_pool(observed)
     if pool is None:
         return
     match observed.engine:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kvplan.reconcile.comparison import Comparison, Range, compared
-from kvplan.reconcile.printed import kv_pool, largest, non_torch
+from kvplan.reconcile.printed import largest, left_for_pool, non_torch
 from kvplan.units import GIB
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _device(observed: Observed, budget: Budget, device: Device) -> Iterator[Comp
 
 def _pool(observed: Observed, budget: Budget) -> Iterator[Comparison]:
     """What is left for the pool; the exact size where a flag states it."""
-    pool = observed.least("available_kv_bytes") or kv_pool(observed)
+    pool = left_for_pool(observed)
     if pool is None:
         return
     stated = observed.flags.get("kv_cache_memory_bytes")

@@ -7,15 +7,12 @@ from typing import TYPE_CHECKING
 
 from kvplan.logs.observed import Reading
 from kvplan.reconcile.comparison import Comparison, Range, compared, summed
-from kvplan.reconcile.printed import pool_size, served_pools
+from kvplan.reconcile.printed import pool_size, served_pools, shows_all
 
 if TYPE_CHECKING:
     from kvplan.engines.base import Layout
     from kvplan.logs.observed import Observed, Pool
     from kvplan.reconcile.predict import Prediction
-
-_KINDS = {"kv": frozenset({"full", "swa"}), "window": frozenset({"full", "swa"})}
-"""Pools that hold several kinds of layers."""
 
 
 def kind_of(pool: Pool, layout: Layout) -> str:
@@ -59,9 +56,7 @@ def _context(found: tuple[Pool, ...], predicted: Prediction) -> Iterator[Compari
         if pool.kind in {"kv", "full"} and pool.slots:
             reading = Reading("kv_cells", pool.slots * (pool.streams or 1), line=pool.line)
             yield compared("kv_cells", reading, Range.exact(cells), "n_ctx and sequences, padded to 256")
-    expected = {kind for kind in ("full", "swa", "state") if layout.pool_bytes(kind, 1)}
-    shown = frozenset().union(*(_KINDS.get(pool.kind, {pool.kind}) for pool in found))
     sizes = [size for pool in found if (size := pool_size(pool))]
-    if sizes and expected <= shown:
+    if sizes and shows_all(found, layout):
         whole = summed("allocated_kv_bytes", sizes)
         yield compared("allocated_kv_bytes", whole, Range.exact(layout.needed_bytes(length)), "the context as started")

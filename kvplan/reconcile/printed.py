@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING
 from kvplan.reconcile.comparison import summed
 
 if TYPE_CHECKING:
+    from kvplan.engines.base import Layout
     from kvplan.logs.observed import Observed, Pool, Reading
 
+_KINDS = {"kv": frozenset({"full", "swa"}), "window": frozenset({"full", "swa"})}
+"""Pools that hold several kinds of layers."""
 _STAGE = re.compile(r"PP(\d+)")
 
 
@@ -71,10 +74,21 @@ def pool_size(pool: Pool) -> Reading | None:
     return replace(summed("pool_bytes", parts), line=pool.line) if parts else None
 
 
+def shows_all(pools: Iterable[Pool], layout: Layout) -> bool:
+    """Whether each kind of layers of the model has its slots in one of the pools."""
+    shown = frozenset[str]().union(*(_KINDS.get(pool.kind, {pool.kind}) for pool in pools))
+    return {kind for kind in ("full", "swa", "state") if layout.pool_bytes(kind, 1)} <= shown
+
+
 def kv_pool(observed: Observed) -> Reading | None:
     """The whole pool of one rank: what is left for it (vLLM), what was allocated (the others)."""
-    if observed.engine != "vllm":
-        sizes = [size for pool in served_pools(observed) if (size := pool_size(pool))]
-        allocated = observed.least("allocated_kv_bytes") or observed.least("kv_pool_bytes")
-        return summed("kv_pool_bytes", sizes) if sizes else allocated
-    return observed.least("available_kv_bytes")
+    if observed.engine == "vllm":
+        return observed.least("available_kv_bytes")
+    sizes = [size for pool in served_pools(observed) if (size := pool_size(pool))]
+    allocated = observed.least("allocated_kv_bytes") or observed.least("kv_pool_bytes")
+    return summed("kv_pool_bytes", sizes) if sizes else allocated
+
+
+def left_for_pool(observed: Observed) -> Reading | None:
+    """What memory left for the pool, where it is printed, else the pool itself."""
+    return observed.least("available_kv_bytes") or kv_pool(observed)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kvplan.engines import engine as find_engine
 from kvplan.engines import engine_names
 from kvplan.errors import KvplanError, UnknownName
+from kvplan.identify import bundled
 from kvplan.plan import Scenario
 from kvplan.storage import kv_format
 
@@ -47,6 +48,7 @@ FLAGS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 _CONTEXTS = ("concurrency_context_tokens", "needed_context_tokens", "context_len")
 _CACHE_PARTS = ("k", "v", "latent")
 _UNSAID = (None, -1, "auto", "", "None")
+_MOST = 2**40
 _TORCH_NAMES = {"float4_e2m1fn_x2": "nvfp4"}
 _NO_RELEASE = re.compile(r"0\.1\.dev\d+.*")
 """What setuptools-scm calls a checkout without tags."""
@@ -57,7 +59,7 @@ _SAME_SPEC = "the model's own length is assumed; give --context"
 
 
 def _count(value: Any) -> int | None:
-    return value if type(value) is int and value > 0 else None
+    return value if type(value) is int and 0 < value < _MOST else None
 
 
 def _share(value: Any) -> float | None:
@@ -131,23 +133,36 @@ def _fields(observed: Observed, notes: list[str]) -> Iterator[tuple[str, Any]]:
 
 def _arguments(observed: Observed, notes: list[str]) -> Iterator[tuple[str, Any]]:
     """Flags that the engine's rules know under its own names."""
-    taken = {_OVERRIDE, *(flag for flags in FLAGS[observed.engine].values() for flag in flags)}
+    taken = {_OVERRIDE, "n_ctx", *(flag for flags in FLAGS[observed.engine].values() for flag in flags)}
     for flag, value in observed.flags.items():
         if value in _UNSAID or flag in taken or flag not in find_engine(observed.engine).args:
             continue
-        known = _speculation(value, notes) if flag == "speculative_config" else value
-        if known is not None:
-            yield flag, known.removeprefix("torch.") if isinstance(known, str) else known
+        if flag == "speculative_config":
+            if speculation := _speculation(value, notes):
+                yield flag, speculation
+        elif observed.engine == "vllm" or _is_plain(flag, value):
+            yield flag, value.removeprefix("torch.") if isinstance(value, str) else value
+        else:
+            notes.append(f"{flag}={value!r} is left out: kvplan does not know what it means")
+
+
+def _is_plain(flag: str, value: Any) -> bool:
+    """Whether a value is of the kind that its flag takes, for engines whose rules do not check it themselves."""
+    if isinstance(value, str):
+        return flag.endswith(("_backend", "_algorithm", "dtype"))
+    return isinstance(value, (int, float)) and 0 <= value < _MOST
 
 
 def _speculation(value: Any, notes: list[str]) -> dict[str, Any] | None:
-    """`method` and `num_speculative_tokens`, as stated or as vLLM prints them back."""
+    """`method` and `num_speculative_tokens`, as stated or as vLLM prints them back; a draft model that is bundled."""
     said = value if isinstance(value, Mapping) else {}
     tokens = _count(said.get("num_speculative_tokens")) or _count(said.get("num_spec_tokens"))
     if not isinstance(said.get("method"), str) or tokens is None:
         notes.append(f"speculative_config={value!r} is left out: it does not state method and num_speculative_tokens")
         return None
-    return {"method": said["method"], "num_speculative_tokens": tokens}
+    of_its_own = isinstance(said.get("model"), str) and not said["method"].endswith("mtp")
+    draft = bundled(said["model"]) if of_its_own else None
+    return {"method": said["method"], "num_speculative_tokens": tokens, **({"model": draft} if draft else {})}
 
 
 def _facts(observed: Observed) -> Iterator[tuple[str, Any]]:

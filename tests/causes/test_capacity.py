@@ -20,7 +20,10 @@ def test_figures_that_agree_have_no_cause() -> None:
 
 
 def test_a_difference_that_nothing_supports_is_unexplained() -> None:
-    assert held(vllm(pool("8.00"), tokens(50_000), kv_cache_dtype="bf16", tensor_parallel_size=1))["kv_tokens"].cause == UNEXPLAINED
+    assert (
+        held(vllm(pool("8.00"), tokens(50_000), kv_cache_dtype="bf16", tensor_parallel_size=1))["kv_tokens"].cause
+        == UNEXPLAINED
+    )
 
 
 OVERRIDE = "num_gpu_blocks_override=100 replaces the blocks that the memory allows"
@@ -146,8 +149,13 @@ def test_what_the_log_states_is_no_cause(flags: dict[str, object], absent: str) 
 
 
 def test_metrics_leave_out_the_maximum_length() -> None:
-    text = 'vllm:cache_config_info{num_gpu_blocks="4096",kv_cache_size_tokens="65536",kv_cache_max_concurrency="16.0"} 1.0'
-    assert held(parse_metrics(text))["max_concurrency"].cause == "the maximum length is not stated; --context 4096 explains it"
+    text = (
+        'vllm:cache_config_info{num_gpu_blocks="4096",kv_cache_size_tokens="65536",kv_cache_max_concurrency="16.0"} 1.0'
+    )
+    assert (
+        held(parse_metrics(text))["max_concurrency"].cause
+        == "the maximum length is not stated; --context 4096 explains it"
+    )
 
     known = held(parse_metrics(text), unsaid={"context": 8192})
     assert known["max_concurrency"].cause == UNEXPLAINED
@@ -166,7 +174,10 @@ def test_padding_layers_that_the_prediction_lacks(printed: int, cause: str) -> N
 
 
 def _llama_cpp(mib: float) -> Observed:
-    return read("llama_context: n_ctx         = 8192", f"llama: KV self size  = {mib:.2f} MiB, K (f16): {mib:.2f} MiB, V (f16): 0.00 MiB")
+    return read(
+        "llama_context: n_ctx         = 8192",
+        f"llama: KV self size  = {mib:.2f} MiB, K (f16): {mib:.2f} MiB, V (f16): 0.00 MiB",
+    )
 
 
 @pytest.mark.parametrize(("mib", "predates"), [(32 * 8192 * 16 * 320 * 2 / 2**20, True), (1000.0, False)])

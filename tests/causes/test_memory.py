@@ -30,7 +30,11 @@ def _loaded(gib: float, **flags: object) -> Observed:
 
 @pytest.mark.parametrize(
     ("share", "cause"),
-    [(0.5, "weights in 8 bits explain it: a quantized copy"), (0.28, "weights in 4 bits explain it: a quantized copy"), (0.7, UNEXPLAINED)],
+    [
+        (0.5, "weights in 8 bits explain it: a quantized copy"),
+        (0.28, "weights in 4 bits explain it: a quantized copy"),
+        (0.7, UNEXPLAINED),
+    ],
 )
 def test_weights_of_a_quantized_copy(share: float, cause: str) -> None:
     assert held(_loaded(WEIGHTS * share + (1 - share) * 0.25))["weights_bytes"].cause == cause
@@ -144,7 +148,7 @@ def test_an_encoder_encodes_its_largest_input_in_the_profile_run() -> None:
 def test_sglang_states_no_fraction() -> None:
     observed = read(
         "[2026-01-01 00:00:00 TP0] Load weight begin. avail mem=79.50 GB",
-        f"[2026-01-01 00:00:00 TP0] Load weight end. type=Toy, avail mem={79.5 - WEIGHTS:.2f} GB, mem usage={WEIGHTS:.2f} GB.",
+        f"[2026-01-01 00:00:00 TP0] Load weight end. avail mem={79.5 - WEIGHTS:.2f} GB, mem usage={WEIGHTS:.2f} GB.",
         "[2026-01-01 00:00:00 TP0] KV Cache is allocated. #tokens: 245759, K size: 15.00 GB, V size: 15.00 GB",
     )
     cause = held(observed)["kv_pool_bytes"].cause

@@ -10,7 +10,9 @@ from kvplan.units import GIB
 
 
 def _log(**readings: float | str) -> Observed:
-    found = (Reading(n, int(v * GIB) if n.endswith("_bytes") and not isinstance(v, str) else v) for n, v in readings.items())
+    found = (
+        Reading(n, int(v * GIB) if n.endswith("_bytes") and not isinstance(v, str) else v) for n, v in readings.items()
+    )
     return Observed(engine="vllm", source="a.log", readings=tuple(found))
 
 
@@ -29,7 +31,13 @@ def test_the_users_gpu_goes_before_the_logs() -> None:
         ({"requested_bytes": 75.23, "gpu_memory_utilization": 0.95}, "h100"),
         ({"free_before_load_bytes": 78.68}, "h100"),
     ],
-    ids=["printed", "another", "what the system leaves of unified memory", "requested over its share", "free before loading"],
+    ids=[
+        "printed",
+        "another",
+        "what the system leaves of unified memory",
+        "requested over its share",
+        "free before loading",
+    ],
 )
 def test_by_its_memory_which_is_then_the_logs(readings: dict[str, float], name: str) -> None:
     device = gpu_of(_log(**readings), None)

@@ -55,7 +55,7 @@ def test_without_a_name_the_error_asks_for_the_model() -> None:
         model_of(_log(), None)
 
 
-@pytest.mark.parametrize("text", ["/data/my-own-model", "my-own-model", "a/b/c"])
+@pytest.mark.parametrize("text", ["/data/my-own-model", "my-own-model", "a/b/c", "x" * 300, "/x\0y"])
 def test_a_name_that_nothing_bundled_has_is_asked_for_and_not_fetched(text: str) -> None:
     with pytest.raises(UnknownName, match=r"^a\.log: the log's model '.*' is not bundled; say which it is"):
         model_of(_log(text), None)
@@ -111,7 +111,9 @@ def test_too_few_facts_find_nothing() -> None:
 
 
 def test_lists_over_layers_and_cut_lists_are_sets_of_values() -> None:
-    shape = shape_of({"general.architecture": "x", "x.attention.head_count_kv": [0, 8, 0, 8, "..."], "x.block_count": 4})
+    shape = shape_of(
+        {"general.architecture": "x", "x.attention.head_count_kv": [0, 8, 0, 8, "..."], "x.block_count": 4}
+    )
 
     assert shape.facts == {"num_key_value_heads": {8}, "num_hidden_layers": {4}}
 

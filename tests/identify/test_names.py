@@ -13,7 +13,7 @@ from kvplan.identify.names import repository, spellings
         ("Qwen/Qwen3-8B", "Qwen3-8B"),
         ("/path/to/Qwen3-235B-A22B-FP8", "Qwen3-235B-A22B-FP8"),
         ("/models/llama/", "llama"),
-        ("/root/.cache/huggingface/hub/models--Qwen--Qwen3-8B/snapshots/0a1b2c", "Qwen3-8B"),
+        ("/home/user/.cache/huggingface/hub/models--Qwen--Qwen3-8B/snapshots/0a1b2c", "Qwen3-8B"),
         ("/m/Qwen3-8B-Q8_0.gguf", "Qwen3-8B-Q8_0"),
         ("/m/DeepSeek-R1-UD-Q2_K_XL-00001-of-00005.gguf", "DeepSeek-R1-UD-Q2_K_XL"),
         ("DeepSeek R1", "DeepSeek R1"),

@@ -102,10 +102,16 @@ def test_a_log_that_states_its_model_and_flags_needs_no_help(name: str) -> None:
 def test_known_causes_of_captured_differences() -> None:
     causes = {
         (name, c.quantity): c.cause
-        for name in ("vllm-0.10.0-qwen3-235b-fp8-tp4.log", "vllm-0.15.2-qwen3-coder-30b-pp2-refused.log", "ollama-deepseek-671b.log")
+        for name in (
+            "vllm-0.10.0-qwen3-235b-fp8-tp4.log",
+            "vllm-0.15.2-qwen3-coder-30b-pp2-refused.log",
+            "ollama-deepseek-671b.log",
+        )
         for c in _reconciled(name).comparisons
     }
 
-    assert "tokens are the least over ranks: one has 8.02 GiB" in causes["vllm-0.10.0-qwen3-235b-fp8-tp4.log", "kv_tokens"]
+    assert (
+        "tokens are the least over ranks: one has 8.02 GiB" in causes["vllm-0.10.0-qwen3-235b-fp8-tp4.log", "kv_tokens"]
+    )
     assert "all stages" in causes["vllm-0.15.2-qwen3-coder-30b-pp2-refused.log", "needed_kv_bytes"]
     assert "predates MLA" in causes["ollama-deepseek-671b.log", "allocated_kv_bytes"]

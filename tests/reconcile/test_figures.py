@@ -85,9 +85,9 @@ def test_metrics_are_exact() -> None:
 
 def test_a_refused_start_states_what_it_needs_and_what_would_fit() -> None:
     words = (
-        "ValueError: To serve at least one request with the models's max seq len (32768), (4.00 GiB KV cache is needed, "
-        "which is larger than the available KV cache memory (1.00 GiB). Based on the available memory, the estimated "
-        "maximum model length is 8192. Try"
+        "ValueError: To serve at least one request with the models's max seq len (32768), (4.00 GiB KV cache is "
+        "needed, which is larger than the available KV cache memory (1.00 GiB). Based on the available memory, the "
+        "estimated maximum model length is 8192. Try"
     )
     found = held(vllm(pool("1.00"), words, max_model_len=32768, **ONE))
 
@@ -99,21 +99,25 @@ def test_a_refused_start_states_what_it_needs_and_what_would_fit() -> None:
 def test_lines_of_memory_come_with_the_ranges_of_the_budget() -> None:
     found = held(vllm(*ledger("72.00", "13.00", "2.00", "0.30"), pool("56.70"), gpu_memory_utilization=0.9, **ONE))
 
-    assert {"weights_bytes", "activation_bytes", "non_torch_bytes", "available_kv_bytes", "ledger_kv_bytes"} <= set(found)
+    assert {"weights_bytes", "activation_bytes", "non_torch_bytes", "available_kv_bytes", "ledger_kv_bytes"} <= set(
+        found
+    )
     assert found["activation_bytes"].low < found["activation_bytes"].predicted < found["activation_bytes"].high
     assert found["ledger_kv_bytes"].agrees
 
 
 def test_the_fullest_rank_is_compared_for_what_memory_goes_to() -> None:
-    lines = [f"Worker_TP{n}: Model loading took {size:.2f} GiB memory and 9.0 seconds" for n, size in ((0, 6.6), (1, 6.5))]
+    lines = [
+        f"Worker_TP{n}: Model loading took {size:.2f} GiB memory and 9.0 seconds" for n, size in ((0, 6.6), (1, 6.5))
+    ]
 
     assert held(vllm(*lines, tensor_parallel_size=2))["weights_bytes"].observed == round(6.6 * GIB)
 
 
 def test_what_vllm_0_33_calls_consumed_is_weights_and_non_torch() -> None:
     words = (
-        "Actual usage is 15.30 GiB for consumed memory (weights + non-torch), 2.00 GiB for peak activation, and 0.50 GiB "
-        "for CUDAGraph memory."
+        "Actual usage is 15.30 GiB for consumed memory (weights + non-torch), 2.00 GiB for peak activation, and "
+        "0.50 GiB for CUDAGraph memory."
     )
     found = held(vllm("Model loading took 15.00 GiB memory and 9.0 seconds", words, version="0.33.0", **ONE))
 
@@ -158,7 +162,7 @@ def test_sglang_pools_by_their_slots_and_tokens_by_the_pool() -> None:
 
 
 def test_sglang_admits_no_more_requests_than_pool_and_scheduler() -> None:
-    line = "max_total_num_tokens=100, chunked_prefill_size=8192, max_prefill_tokens=1, max_running_requests=9000, context_len=8192"
+    line = "max_total_num_tokens=100, chunked_prefill_size=8192, max_running_requests=9000, context_len=8192"
     lines = (f"{SGLANG}KV Cache is allocated. #tokens: 100, KV size: 0.01 GB", SGLANG + line)
 
     assert not held(read(*lines), LATENT)["max_running_requests"].agrees
@@ -175,6 +179,15 @@ def test_sglang_windows_have_a_pool_of_their_own() -> None:
 
     assert found["pool_full_bytes"].agrees
     assert found["pool_swa_bytes"].agrees
+
+
+def test_tokens_do_not_follow_from_one_of_two_pools() -> None:
+    lines = (
+        f"{SGLANG}Full KV Cache is allocated. #tokens: 10000, K size: 0.08 GB, V size: 0.08 GB",
+        f"{SGLANG}max_total_num_tokens=10000, chunked_prefill_size=8192, max_running_requests=16, context_len=8192",
+    )
+
+    assert "max_total_num_tokens" not in held(read(*lines), WINDOWED)
 
 
 @pytest.mark.parametrize(("fraction", "agrees"), [(0.85, True), (0.80, False)])
@@ -197,9 +210,9 @@ def test_sglang_pool_is_what_is_free_less_the_slack(fraction: float, agrees: boo
 def test_tensorrt_llm_states_its_rate_and_its_arithmetic() -> None:
     """(79.00 - 60.00 + 1.00) x 0.9 = 18 GiB; 147,456 tokens of 131,072 B."""
     peak = (
-        "[TRT-LLM] [I] Peak memory during memory usage profiling (torch + non-torch): 60.00 GiB, available KV cache memory "
-        "when calculating max tokens: 18.00 GiB, fraction is set 0.9, kv size is 131072. device total memory 79.00 GiB, , "
-        "tmp kv_mem 1.00 GiB"
+        "[TRT-LLM] [I] Peak memory during memory usage profiling (torch + non-torch): 60.00 GiB, available KV cache "
+        "memory when calculating max tokens: 18.00 GiB, fraction is set 0.9, kv size is 131072. device total memory "
+        "79.00 GiB, , tmp kv_mem 1.00 GiB"
     )
     allocated = "[TensorRT-LLM][INFO] [MemUsageChange] Allocated 18.00 GiB for max tokens in paged KV cache (147456)."
     found = held(read(peak, allocated))
@@ -218,7 +231,15 @@ def _size(name: str, mib: float) -> Reading:
 
 def test_llama_cpp_cells_pools_and_the_context_as_started() -> None:
     """8,192 cells of 128 KiB: 1 GiB."""
-    cells = Pool(kind="kv", line=1, slots=8192, sequences=1, streams=1, total=_size("total", 1024.0), types={"k": "f16", "v": "f16"})
+    cells = Pool(
+        kind="kv",
+        line=1,
+        slots=8192,
+        sequences=1,
+        streams=1,
+        total=_size("total", 1024.0),
+        types={"k": "f16", "v": "f16"},
+    )
     found = held(_llama_cpp(cells, n_ctx=8192))
 
     assert all(found[q].agrees for q in ("pool_kv_bytes", "kv_cells", "allocated_kv_bytes"))
@@ -226,8 +247,24 @@ def test_llama_cpp_cells_pools_and_the_context_as_started() -> None:
 
 
 def test_llama_cpp_pools_are_summed_only_where_all_are_shown() -> None:
-    full = Pool(kind="full", line=1, slots=8192, sequences=1, streams=1, total=_size("total", 128.0), types={"k": "f16", "v": "f16"})
-    swa = Pool(kind="swa", line=2, slots=1536, sequences=1, streams=1, total=_size("total", 48.0), types={"k": "f16", "v": "f16"})
+    full = Pool(
+        kind="full",
+        line=1,
+        slots=8192,
+        sequences=1,
+        streams=1,
+        total=_size("total", 128.0),
+        types={"k": "f16", "v": "f16"},
+    )
+    swa = Pool(
+        kind="swa",
+        line=2,
+        slots=1536,
+        sequences=1,
+        streams=1,
+        total=_size("total", 48.0),
+        types={"k": "f16", "v": "f16"},
+    )
 
     assert "allocated_kv_bytes" not in held(_llama_cpp(full, n_ctx=8192), WINDOWED)
     assert held(_llama_cpp(full, swa, n_ctx=8192), WINDOWED)["allocated_kv_bytes"].agrees
@@ -243,7 +280,13 @@ def test_pools_of_a_draft_do_not_count() -> None:
 def test_the_rank_whose_pools_are_smallest_is_compared() -> None:
     sizes = {"TP0": 2.0, "TP1": 1.0}
     pools = tuple(
-        Pool(kind="kv", line=1, rank=rank, slots=int(gib * GIB) // 36_864 - 1, parts={"latent": Reading("latent_bytes", int(gib * GIB), 0.01 * GIB)})
+        Pool(
+            kind="kv",
+            line=1,
+            rank=rank,
+            slots=int(gib * GIB) // 36_864 - 1,
+            parts={"latent": Reading("latent_bytes", int(gib * GIB), 0.01 * GIB)},
+        )
         for rank, gib in sizes.items()
     )
 

@@ -29,10 +29,19 @@ def _flags(engine: str, **flags: Any) -> Scenario:
     [
         (
             "vllm",
-            {"tensor_parallel_size": 4, "pipeline_parallel_size": 2, "max_model_len": 8192, "kv_cache_dtype": "fp8_e4m3"},
+            {
+                "tensor_parallel_size": 4,
+                "pipeline_parallel_size": 2,
+                "max_model_len": 8192,
+                "kv_cache_dtype": "fp8_e4m3",
+            },
             {"tp": 4, "pp": 2, "context": 8192, "kv_dtype": "fp8"},
         ),
-        ("vllm", {"gpu_memory_utilization": 0.8, "max_num_seqs": 7}, {"gpu_memory_utilization": 0.8, "max_num_seqs": 7}),
+        (
+            "vllm",
+            {"gpu_memory_utilization": 0.8, "max_num_seqs": 7},
+            {"gpu_memory_utilization": 0.8, "max_num_seqs": 7},
+        ),
         (
             "sglang",
             {"tp_size": 8, "context_length": 4096, "mem_fraction_static": 0.8, "page_size": 64},
@@ -110,7 +119,13 @@ def test_flags_as_printed_never_break_the_scenario() -> None:
 
 @pytest.mark.parametrize(
     "config",
-    ["SpeculativeConfig(method='mtp')", {"model": "x"}, {"method": "mtp"}, {"method": 3, "num_speculative_tokens": 1}, [1]],
+    [
+        "SpeculativeConfig(method='mtp')",
+        {"model": "x"},
+        {"method": "mtp"},
+        {"method": 3, "num_speculative_tokens": 1},
+        [1],
+    ],
 )
 def test_a_speculation_that_cannot_be_used_is_left_out_with_a_note(config: Any) -> None:
     scenario, notes = _scenario(vllm(concurrency(8192, 1.0), speculative_config=config))
@@ -124,6 +139,23 @@ def test_speculation_is_read_as_stated_and_as_printed_back(key: str) -> None:
     scenario, _ = _scenario(vllm(concurrency(8192, 1.0), speculative_config={"method": "ngram", key: 4, "model": None}))
 
     assert scenario.engine_args["speculative_config"] == {"method": "ngram", "num_speculative_tokens": 4}
+
+
+def test_a_bundled_draft_model_is_planned_with_its_own_layers() -> None:
+    config = {"method": "draft_model", "num_speculative_tokens": 4, "model": "/models/Qwen3-0.6B"}
+    scenario, _ = _scenario(vllm(concurrency(8192, 1.0), speculative_config=config))
+
+    assert scenario.engine_args["speculative_config"]["model"].name == "qwen3-0.6b"
+
+
+def test_a_value_of_the_wrong_kind_is_left_out_with_a_note() -> None:
+    observed = Observed(
+        engine="sglang", source="a.log", flags={"swa_full_tokens_ratio": "most", "attention_backend": "fa3"}
+    )
+    scenario, notes = _scenario(observed)
+
+    assert scenario.engine_args == {"attention_backend": "fa3"}
+    assert "swa_full_tokens_ratio='most' is left out: kvplan does not know what it means" in notes
 
 
 def test_a_flag_that_the_engine_refuses_is_left_out_with_its_reason() -> None:
@@ -141,7 +173,7 @@ def test_a_release_without_rules_is_planned_as_the_newest_with_a_note() -> None:
 
 
 def test_what_leaving_out_does_not_help_is_refused_in_the_engines_words() -> None:
-    with pytest.raises(KvplanError, match="llama.cpp: deals out layers over GPUs"):
+    with pytest.raises(KvplanError, match=r"llama\.cpp: deals out layers over GPUs"):
         predict(replace(_flags("llama.cpp", n_ctx=4096), tp=2, engine_args={"n_ctx": 4096, "n_ubatch": 512}))
 
 
@@ -152,7 +184,12 @@ def test_what_leaving_out_does_not_help_is_refused_in_the_engines_words() -> Non
         ("0.19.1", "0.33", "vllm@0.19.1", None),
         (None, "0.22", "vllm@0.22", None),
         (None, None, "vllm", "the log states no version; vllm 0.33 is assumed"),
-        ("0.1.dev20073+g8e685d198", None, "vllm", "the log's version 0.1.dev20073+g8e685d198 names no release; vllm 0.33 is assumed"),
+        (
+            "0.1.dev20073+g8e685d198",
+            None,
+            "vllm",
+            "the log's version 0.1.dev20073+g8e685d198 names no release; vllm 0.33 is assumed",
+        ),
         ("0.1.dev20073+g8e685d198", "0.31", "vllm@0.31", None),
     ],
 )
@@ -205,7 +242,12 @@ def test_ranks_that_share_the_sequence_are_at_least_as_many_tensor_ranks() -> No
 
 @pytest.mark.parametrize(
     ("name", "dtype"),
-    [("torch.float8_e4m3fn", "fp8"), ("torch.bfloat16", "bf16"), ("torch.float4_e2m1fn_x2", "nvfp4"), ("torch.int3", "auto")],
+    [
+        ("torch.float8_e4m3fn", "fp8"),
+        ("torch.bfloat16", "bf16"),
+        ("torch.float4_e2m1fn_x2", "nvfp4"),
+        ("torch.int3", "auto"),
+    ],
 )
 def test_pools_state_the_kv_dtype_that_flags_leave_to_the_engine(name: str, dtype: str) -> None:
     pool = Pool(kind="kv", line=1, slots=10, types={"k": name, "v": name})
