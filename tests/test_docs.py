@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -132,6 +133,38 @@ def test_commands_to_paste_are_understood(line: str) -> None:
     root: Any = typer.main.get_command(app)
 
     assert root.get_command(None, verb).make_context(verb, arguments).params
+
+
+FIT = "--gpu l40s --context 8k"
+ANSWERS = {
+    "compare": "compare llama-3.1-8b deepseek-v2-lite --against mha",
+    "fit": f"fit llama-3.1-8b {FIT}",
+    "check": f"check llama-3.1-8b {FIT}",
+    "recommend": "recommend llama-3.1-8b --concurrency 4 --context 8k --gpus-from l40s",
+    "sweep": "sweep docs/scenarios.yaml",
+    "reconcile": "reconcile tests/logs/captured/vllm-0.19.0-deepseek-v2-lite.log --gpu h100",
+    "report": f"report llama-3.1-8b {FIT}",
+}
+
+
+def keys(answer: Any, depth: int = 3) -> set[str]:
+    """Keys of an answer and of what it holds, so far down."""
+    if isinstance(answer, list):
+        return set().union(*(keys(part, depth) for part in answer[:1]))
+    below = (keys(part, depth - 1) for part in answer.values()) if isinstance(answer, dict) and depth > 1 else ()
+    return set(answer if isinstance(answer, dict) else ()).union(*below)
+
+
+@pytest.mark.parametrize("verb", sorted(ANSWERS))
+def test_the_keys_of_an_answer_are_explained(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a program finds in JSON is on the page; of a report's plans, what fit has too."""
+    monkeypatch.chdir(ROOT)
+    answer = json.loads(CliRunner().invoke(app, [*ANSWERS[verb].split(), "--format", "json"]).stdout)
+    page = (ROOT / "docs/reference/json.md").read_text()
+
+    found = keys(answer, 2 if verb == "report" else 3) - set(map(str, engine_names()))
+
+    assert sorted(key for key in found if f"`{key}`" not in page) == []
 
 
 def headings(page: Path) -> set[str]:
