@@ -55,11 +55,11 @@ def test_a_sample_that_says_something_else_is_found() -> None:
 
 def test_an_error_is_a_sample_too() -> None:
     """One line and exit 1, as a reader would see it; the rest of the block follows."""
-    page = "```console\n$ kvplan compare deepseek-v33 --tp 1\n\n$ cat LICENSE\n```\n"
+    page = "```console\n$ kvplan compare deepseek-v33 --tp 1\n\n$ cat mkdocs.yml\n```\n"
     block = generate.refreshed(page)
 
     assert "\nkvplan: unknown model 'deepseek-v33'" in block
-    assert "Apache License" in block
+    assert "\nsite_name: kvplan\n" in block
 
 
 def test_a_command_line_that_is_wrong_stops_the_generator() -> None:
