@@ -27,7 +27,7 @@ def engines() -> str:
     """Engines, their flags, and what changed from one vLLM release to the next."""
     found = [engine(name) for name in engine_names()]
     rows = ((f"`{e.name}`", e.default_version, ", ".join(f"`{arg}`" for arg in sorted(e.args))) for e in found)
-    changes = ((c.since, IN_WORDS[c.rule], _value(c.value), c.absent_in) for c in CHANGES)
+    changes = ((c.since, IN_WORDS.get(c.rule, c.rule.replace("_", " ")), _value(c.value), c.absent_in) for c in CHANGES)
     return joined(
         "# Engines",
         "`--engine NAME` or `--engine NAME@VERSION`. Each is one module of `kvplan/engines`; how each reserves memory "
@@ -87,6 +87,7 @@ IN_WORDS = {
     "batch_by_160_gib": "GPUs of 160 GiB and more get larger batch defaults",
     "retains_for_mtp": "windows keep the tokens that multi-token prediction still reads",
     "null_block_in_fit": "the start-up check leaves one block out",
+    "one_kv_layout": "the attention backends of one model must share a layout of the cache",
     "refines_fp8_experts": "block-scaled FP8 experts may be cut finer than their blocks",
     "mamba2_checkpoint": "Mamba-2 keeps one state more, for prefill",
     "gdn_checkpoint": "Gated DeltaNet keeps one state more where FlashInfer runs its prefill",

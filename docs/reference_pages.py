@@ -69,16 +69,15 @@ def _option(param: Any) -> tuple[str, str, str]:
 def models() -> str:
     """Every bundled spec."""
     specs = [load_model(name) for name in model_names()]
-    hubs = ((f"`{s.name}`", ", ".join(s.hub_ids)) for s in specs if s.hub_ids)
     return joined(
         "# Models",
         f"{len(specs)} models come with kvplan; `kvplan show MODEL` prints one with its parameters by part. Cache: "
         "logical bytes of one session on one rank in bf16, at the longest context that the model states. Any other "
         "model: give its `config.json`, the folder that holds it, or a YAML spec.",
-        table(("model", "layers", "B/token", "fixed", "context", "parameters", "active", "source"), map(_model, specs)),
-        "## Hub ids",
-        "Ids that resolve offline, for they share the geometry of a bundled model.",
-        table(("model", "hub ids"), hubs),
+        table(("model", "layers", "B/token", "fixed", "context", "parameters", "active"), map(_model, specs)),
+        "## Sources and hub ids",
+        "Where the figures are from, and the ids that resolve offline, for they share this geometry.",
+        table(("model", "source", "hub ids"), ((f"`{s.name}`", s.source, ", ".join(s.hub_ids)) for s in specs)),
     )
 
 
@@ -89,7 +88,7 @@ def _model(spec: ModelSpec) -> tuple[object, ...]:
     total, active = (f"{count / 1e9:,.2f} B" for count in (params_total(spec), params_active(spec)))
     return (
         f"`{spec.name}`", layers, f"{float(line.bytes_per_token):,.10g}", format_bytes(line.fixed_bytes),
-        format_tokens(context) if context else "not stated", total, active, spec.source,
+        format_tokens(context) if context else "", total, active,
     )  # fmt: skip
 
 
@@ -107,7 +106,7 @@ def gpus() -> str:
     return joined(
         "# GPUs",
         f"{len(specs)} devices. Memory is what the driver reports to an engine, not the figure on the box; rates are "
-        "dense. What no source states is unknown. In place of a name, a YAML file with the same keys works, and `local`.",
+        "dense. What no source states is unknown. A YAML file with the same keys, or `local`, can stand for a name.",
         table(("GPU", "memory", "bandwidth", "dense bf16", "architecture"), rows),
         *(part for name in gpu_names() for part in _gpu(name)),
     )
@@ -127,7 +126,7 @@ def _gpu(name: str) -> Iterator[str]:
     yield spec.note
 
 
-PROBES = {"heads": "llama-3.1-8b", "latent": "deepseek-v3", "sparse latent": "deepseek-v3.2"}
+PROBES = {"heads": "llama-3.1-8b", "latent": "deepseek-v3", "sparse": "deepseek-v3.2"}
 """Caches that an engine may hold in a KV dtype, each with a model that has it."""
 PROBE_GPUS = ("h200", "b200")
 
@@ -136,15 +135,15 @@ def formats() -> str:
     """Every KV dtype: bytes, and which engine holds what in it."""
     found = [engine(name) for name in engine_names()]
     rows = (
-        (f"`{name}`", *_sizes(fmt), *(", ".join(_holds(e, name)) or "no" for e in found))
-        for name, fmt in FORMATS.items()
+        (f"`{name}`", *_sizes(fmt), *(_words(list(_holds(e, name))) for e in found)) for name, fmt in FORMATS.items()
     )
     header = ("KV dtype", "bits", "scales", "128 elements, B", "MLA entry, B", *(e.name for e in found))
     return joined(
         "# KV dtypes",
         "What `--kv-dtype` takes. Bytes of a vector hold its scales and padding; scales of one per tensor lie outside "
-        "the cache. Under an engine: the caches that it holds in this dtype, of "
-        + ", ".join(f"{cache} (`{model}`)" for cache, model in PROBES.items())
+        "the cache. Under an engine: the caches that it holds in this dtype, heads, latents or latents with a sparse "
+        "indexer; asked for "
+        + ", ".join(f"`{model}`" for model in PROBES.values())
         + f", on {' or '.join(f'`{gpu}`' for gpu in PROBE_GPUS)}. `auto` is what the engine chooses. `kvplan compare` "
         "also takes an average width of 1 to 16 bits, such as `6bit`.",
         table(header, rows),
@@ -157,6 +156,10 @@ def _sizes(fmt: KvFormat) -> tuple[object, ...]:
     heads = "" if "k" in fmt.refuses else storage.vector_bytes(128)
     entry = "" if "latent" in fmt.refuses else fmt.of("latent").vector_bytes(512) + fmt.of("rope").vector_bytes(64)
     return storage.bits, scales, heads, entry
+
+
+def _words(caches: list[str]) -> str:
+    return "all" if len(caches) == len(PROBES) else ", ".join(caches) or "no"
 
 
 def _holds(found: Any, dtype: str) -> Iterator[str]:

@@ -182,12 +182,17 @@ def _layer_ops(spec: ModelSpec, group: LayerGroup, count: int, fmt: KvFormat, pa
 
 
 def _expert_op(mlp: MoeMlp, count: int, rank_expert_bytes: int, spec: ModelSpec, parallel: Parallelism) -> Op:
-    """Grouped GEMMs over the experts chosen; a rank works for its share of them."""
+    """Grouped GEMMs over the experts chosen; a rank works for its share of them, for the sessions of all it serves."""
     numel = sum(w.numel for w in mlp.weights(spec.hidden_size) if w.part == "experts")
     shares = max(parallel.ep, parallel.tp)
-    flops = 2 * numel * mlp.num_experts_per_tok // (mlp.num_experts * shares)
+    flops = 2 * numel * mlp.num_experts_per_tok * replicas_served(parallel) // (mlp.num_experts * shares)
     chosen = (mlp.num_experts, mlp.num_experts_per_tok, rank_expert_bytes // 2)
     return Op("gemm", 2 * count, flops=flops // 2, experts=chosen)
+
+
+def replicas_served(parallel: Parallelism) -> int:
+    """Replicas whose sessions come to one rank's experts: all where experts are dealt out whole, else its own."""
+    return parallel.dp if parallel.ep > 1 else 1
 
 
 @lru_cache(maxsize=1024)
@@ -221,7 +226,7 @@ def peak_flops(gpu: GpuSpec) -> float:
 def loads(
     ops: tuple[Op, ...], batch: int, tokens: int, gpu: GpuSpec, parallel: Parallelism
 ) -> tuple[list[Load], int, int]:
-    """(loads, bytes, FLOPs) of one step of `batch` sessions; experts serve the sessions of all replicas."""
+    """(loads, bytes, FLOPs) of one step of `batch` sessions on every replica."""
     bandwidth, rate = gpu.bytes_per_s or 0.0, peak_flops(gpu)
     link = gpu.interconnect.bytes_per_s if gpu.interconnect else None
     found, total_bytes, total_flops = [], 0.0, 0
@@ -229,7 +234,7 @@ def loads(
         size, flops = op.session(tokens, parallel.dcp)
         moved: float = op.weight_bytes + batch * size
         if op.experts[0]:
-            moved += _expert_bytes(op, batch * parallel.dp)
+            moved += _expert_bytes(op, batch * replicas_served(parallel))
         if op.kind == "collective":
             found.append(Load(op.kind, op.count, moved / link if link else 0.0, 0.0))
             continue
