@@ -85,3 +85,24 @@ def test_bad_values_are_one_line_for_their_scenario(tmp_path: Path, row: str) ->
 
     assert result.plan is None or row == "{kv_pool_bytes: 80}"
     assert result.error is None or "\n" not in result.error
+
+
+@pytest.mark.parametrize(
+    ("engine", "flag", "value"),
+    [
+        ("llama.cpp", "n_ctx", "many"), ("llama.cpp", "swa_full", 1), ("llama.cpp", "type_k", "q9"),
+        ("sglang", "swa_full_tokens_ratio", "abc"), ("sglang", "page_size", 0), ("sglang", "disable_radix_cache", "no"),
+        ("sglang", "mamba_full_memory_ratio", -1), ("tensorrt-llm", "tokens_per_block", 1.5), ("vllm", "block_size", []),
+        ("transformers", "cache_implementation", "quantized"), ("vllm", "num_gpu_blocks_override", "x"),
+    ],
+)  # fmt: skip
+def test_bad_engine_flags_are_one_line(engine: str, flag: str, value: object) -> None:
+    """Whatever the engine, a flag's value is checked before it is used."""
+    row = {
+        "id": "0", "model": "llama-3.1-8b", "gpu": "h100", "context": "4k", "engine": engine, "kv_pool_bytes": "8GiB",
+        "engine_args": {flag: value},
+    }  # fmt: skip
+    (result,) = run([row])
+
+    assert result.plan is None
+    assert flag in (result.error or "") or "q9" in (result.error or "")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from kvplan.arith import cdiv, maximum, minimum, round_up
 from kvplan.budget import Budget
 from kvplan.cache import CacheTensor, PerToken
-from kvplan.engines.base import Capacity, DeploymentKey, choose
+from kvplan.engines.base import Capacity, DeploymentKey, choose, switch, whole
 from kvplan.errors import Unsupported
 from kvplan.parallel import stage_layers
 from kvplan.storage import FP32, KvFormat, kv_format
@@ -49,10 +49,11 @@ class LlamaCppLayout:
     def __init__(self, deployment: Deployment) -> None:
         self.deployment = deployment
         d, args = deployment, deployment.engine_args
-        self.n_seq = int(d.max_num_seqs or choose(args, "n_parallel", None) or choose(args, "n_seq_max", 1))
-        self.unified = bool(choose(args, "kv_unified", False)) and not self._per_sequence
-        self.ubatch = int(choose(args, "n_ubatch", None) or choose(args, "ubatch_size", 512))
-        self.swa_full = bool(choose(args, "swa_full", False))
+        self.n_seq = d.max_num_seqs or whole(args, "n_parallel", None) or whole(args, "n_seq_max", 1) or 1
+        self.unified = switch(args, "kv_unified") and not self._per_sequence
+        self.ubatch = whole(args, "n_ubatch", None) or whole(args, "ubatch_size", 512) or 512
+        self.swa_full = switch(args, "swa_full")
+        whole(args, "n_ctx", None)  # a bad one is said at once
         self.type_k, self.type_v = _types(d)
         self.notes: tuple[str, ...] = (
             "The whole context is allocated at start; one GPU more is one more share of the layers.",
@@ -199,8 +200,7 @@ class LlamaCppLayout:
 
     def _n_ctx(self, tokens: Any, n_seq: int) -> Any:
         """-c: as stated, else every sequence gets the full length."""
-        stated = self.deployment.engine_args.get("n_ctx")
-        return int(stated) if stated else tokens * n_seq
+        return whole(self.deployment.engine_args, "n_ctx", None) or tokens * n_seq
 
     def max_batch(self, pool_bytes: Ints, tokens: Ints) -> Ints:
         """Sequences of `tokens` tokens whose separate streams fit."""

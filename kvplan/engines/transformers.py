@@ -19,7 +19,7 @@ from kvplan.attention.mla import MultiHeadLatentAttention
 from kvplan.budget import Budget
 from kvplan.cache import CacheTensor, Fixed, PerToken, Window
 from kvplan.engines.base import Capacity, DeploymentKey, choose
-from kvplan.errors import Unsupported
+from kvplan.errors import BadInput, Unsupported
 from kvplan.storage import FP32, TORCH_DTYPES, KvFormat, Storage, kv_format
 
 if TYPE_CHECKING:
@@ -220,7 +220,10 @@ def _layout(key: DeploymentKey) -> GrowingCache:
     dtype = kv_format(d.spec.torch_dtype if d.kv_dtype == "auto" else d.kv_dtype)
     if dtype.default not in set(TORCH_DTYPES.values()):
         raise Unsupported(f"transformers: caches are stored in the model's dtype (bf16, fp16, fp32), not {dtype.name}")
-    static = bool(choose(d.engine_args, "cache_implementation", "dynamic") == "static")
+    implementation = choose(d.engine_args, "cache_implementation", "dynamic")
+    if implementation not in {"dynamic", "static"}:
+        raise BadInput(f"engine_args: cache_implementation: {implementation!r} is not dynamic or static")
+    static = implementation == "static"
     version = version_of(d)
     parts = [
         Part(len(group.indices) * part.slot_bytes, part.law, part.pinned)
