@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kvplan.errors import BadInput, KvplanError
+from kvplan.mlp import MoeMlp
 from kvplan.plan import Plan, Scenario, plan
 
 if TYPE_CHECKING:
@@ -69,8 +70,9 @@ def _spreads(base: Scenario, size: int) -> Iterator[Scenario]:
     else:
         yield replace(bare, tp=8, pp=size // 8, dp=1)
     if size > 1:
-        yield replace(bare, tp=1, pp=1, dp=size, ep=size)
         yield replace(bare, tp=1, pp=1, dp=size)
+        if any(isinstance(group.mlp, MoeMlp) for group in base.model.layer_groups):
+            yield replace(bare, tp=1, pp=1, dp=size, ep=size)
 
 
 def _tried(scenario: Scenario, target: Target) -> Plan | None:

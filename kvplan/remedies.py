@@ -58,7 +58,7 @@ def smallest_gpus(p: Plan, limit: int = 64) -> int | None:
     tp = 1
     while tp <= limit:
         try:
-            if plan(replace(p.scenario, tp=tp, gpus=None, pp=1, dp=1, dcp=1)).fits:
+            if plan(replace(p.scenario, tp=tp, gpus=None, pp=1, dp=1, dcp=1, ep=1)).fits:
                 return tp
         except KvplanError:
             pass  # a TP that the engine refuses is not an answer

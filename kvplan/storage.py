@@ -53,7 +53,7 @@ BF16 = Storage("bf16", 16)
 FP16 = Storage("fp16", 16)
 FP8 = Storage("fp8", 8)
 FP8_SCALE_128 = Storage("fp8+fp32/128", 8, scale_bits=32, group=128)
-"""FlashMLA's latent and the DSA indexer key: one fp32 scale for every 128 fp8 elements (vllm.md, engines.md)."""
+"""FlashMLA's latent and the DSA indexer key: one fp32 scale for every 128 fp8 elements (FlashMLA, vLLM, SGLang)."""
 FP8_UE8M0_64 = Storage("fp8+ue8m0/64", 8, scale_bits=8, group=64, pad_bytes=1)
 """DeepSeek-V4's shared key-value record: one 8-bit exponent for every 64 elements, one pad byte (FlashMLA)."""
 NVFP4 = Storage("nvfp4", 4, scale_bits=8, group=16)
@@ -66,7 +66,7 @@ _STATE_ROLES: Mapping[Role, Storage] = {
     "compressor_state": FP32,
 }
 """Roles that a KV dtype flag leaves alone: engines keep indexer keys in fp8 and states in the model's or full
-precision whatever the flag says (vllm.md section 1, engines.md section 1)."""
+precision whatever the flag says (vLLM `layers/mamba/mamba_utils.py`, SGLang `index_key_cache.py`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ _ONLY_LATENT: frozenset[Role] = frozenset({"k", "v"})
 
 
 def _ggml(name: str, bits: int, scale_bits: int) -> KvFormat:
-    """A GGML block of 32 elements; indexer keys take the K type too (engines.md section 3)."""
+    """A GGML block of 32 elements; indexer keys take the K type too (llama-kv-cache-dsa.cpp)."""
     storage = Storage(name, bits, scale_bits=scale_bits, group=32)
     return KvFormat(name, storage, {"index_k": storage})
 

@@ -2,7 +2,7 @@
 
 Each token's key and value are one shared vector of head_dim, of which qk_rope_head_dim are rotary. A layer keeps a
 sliding window of them; with a `compress_ratio` it also keeps one compressed record for every `ratio` tokens, and the
-state of the compressor for the tokens not folded yet (DeepSeek-V4 reference inference code; vllm.md section 1).
+state of the compressor for the tokens not folded yet (DeepSeek-V4 reference inference code; vLLM `models/deepseek_v4`).
 """
 
 from __future__ import annotations

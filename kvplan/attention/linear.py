@@ -1,6 +1,6 @@
 """Linear attention: a matrix state per head instead of a growing cache.
 
-Shapes: vLLM `layers/mamba/mamba_utils.py` (vllm.md section 1), hf_config_quirks.md section 7.
+Shapes: vLLM `layers/mamba/mamba_utils.py` and the caches of transformers 5.24.
 """
 
 from __future__ import annotations

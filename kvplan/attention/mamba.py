@@ -1,7 +1,7 @@
 """State-space layers and short convolutions: one state for a session, whatever the context.
 
 A causal convolution over `conv_kernel` tokens keeps the last conv_kernel - 1 columns. Shapes: vLLM
-`layers/mamba/mamba_utils.py` (vllm.md section 1) and the transformers caches (hf_config_quirks.md section 7).
+`layers/mamba/mamba_utils.py` and the caches of transformers 5.24, which keep one column more.
 """
 
 from __future__ import annotations

@@ -82,6 +82,10 @@ def _gemm_turn(p: Plan, ridge: float) -> int | None:
     return int(size * ridge / flops) + 1 if flops else None
 
 
+_REACH_STATED = {"llama3", "longrope"}
+"""Scalings by frequency band, whose factor is no multiple of the trained length: the config states the reach."""
+
+
 def yarn(p: Plan) -> Item | None:
     """A context beyond the trained length needs rope scaling that covers it."""
     spec, tokens = p.deployment.spec, p.deployment.max_model_len
@@ -96,7 +100,12 @@ def yarn(p: Plan) -> Item | None:
         return None
     trained = scaling.original_max_position_embeddings
     reach = int(trained * scaling.factor)
-    facts = f"{scaling.rope_type}: factor {scaling.factor:g} x {trained:,} trained = {reach:,} tokens"
+    facts = f"{scaling.rope_type}: factor {scaling.factor:g} x {trained:,} trained"
+    if scaling.rope_type in _REACH_STATED and spec.max_position_embeddings:
+        reach = spec.max_position_embeddings
+        facts += f", positions up to {reach:,} stated"
+    else:
+        facts += f" = {reach:,} tokens"
     if tokens > reach:
         return Item("yarn", title, "fail", f"{facts}; {tokens:,} planned", f"--context {format_tokens(reach)}")
     found = latent_layers(p)

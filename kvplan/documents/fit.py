@@ -118,7 +118,7 @@ def answer(p: Plan, contexts: Sequence[int]) -> Document:
     tables = [plan_tables.capacity(p), *plan_tables.budget(p)]
     if others:
         tables.append(plan_tables.at_contexts(others, "At other maximum lengths"))
-    tables += [plan_tables.waste(p), *plan_tables.remedies(changes)]
+    tables += [*plan_tables.how_long(p), plan_tables.waste(p), *plan_tables.remedies(changes)]
     return Document(
         command="fit",
         lead=_lead(p, fewest, changes),
@@ -129,6 +129,8 @@ def answer(p: Plan, contexts: Sequence[int]) -> Document:
             **payload(p),
             "remedies": [remedy_payload(r) for r in changes],
             "smallest_gpus": fewest,
+            "longest_sessions": [{"sessions": n, "max_context_tokens": t} for n, t in plan_tables.longest_sessions(p)],
+            "contexts": [payload(q) for q in others],
         },
         notes=p.notes,
         sections=flags(p),

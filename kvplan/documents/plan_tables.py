@@ -58,6 +58,7 @@ def capacity(p: Plan) -> Table:
     rows: list[tuple[str, Quantity, str]] = [
         ("KV pool", Quantity(p.budget.kv_pool_bytes, "bytes"), _range(p.budget)),
         ("Least pool to start", Quantity(needed, "bytes"), f"at {length(p)}"),
+        ("KV dtype", Quantity(p.layout.kv_dtype, "text"), _dtype_remark(p)),
         ("Tokens per block", Quantity(c.block_size, "count"), f"{p.layout.bytes_per_block:,} B over all layers"),
         ("Blocks", Quantity(c.num_blocks, "count"), ""),
         ("Tokens in the pool", Quantity(c.kv_tokens, "count"), "as the engine prints it"),
@@ -70,6 +71,33 @@ def capacity(p: Plan) -> Table:
     ]
     columns = (Column("figure", "Figure"), Column("value", "Value"), Column("remark", "Remark"))
     return Table("Capacity of each replica" if dp > 1 else "Capacity", columns, [(f, v, r or None) for f, v, r in rows])
+
+
+def _dtype_remark(p: Plan) -> str:
+    return "as the engine chooses" if p.deployment.kv_dtype == "auto" else "as asked"
+
+
+def longest_sessions(p: Plan) -> list[tuple[int, int]]:
+    """(sessions, tokens): how long that many can be, from the most that run at full length upwards, by doubling."""
+    found: list[tuple[int, int]] = []
+    count = 1
+    while count * 2 <= p.max_batch:
+        count *= 2
+    while p.fits and count <= p.layout.max_num_seqs and len(found) < 6:
+        tokens = p.layout.max_context(p.budget.kv_pool_bytes, count)
+        if not tokens:
+            break
+        found.append((count, tokens))
+        count *= 2
+    return found
+
+
+def how_long(p: Plan) -> Iterator[Table]:
+    """The longest context at which N sessions fit; nothing where only one count was found."""
+    rows = longest_sessions(p)
+    if len(rows) > 1:
+        columns = (Column("sessions", "Sessions", "count"), Column("max_context_tokens", "Longest each", "count"))
+        yield Table("How long more sessions can be", columns, rows, caption="Tokens of each, all running at once.")
 
 
 def _range(budget: Budget) -> str:

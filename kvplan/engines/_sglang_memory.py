@@ -52,7 +52,7 @@ def collectives(deployment: Deployment) -> Line:
 
 
 def default_fraction(deployment: Deployment, chunked_prefill: int) -> float:
-    """1 - reserved / memory, reserved by prefill size, ranks and captured batch sizes (MB; engines.md section 1.5)."""
+    """1 - reserved / memory, reserved by prefill size, ranks and captured batch sizes, in MB (`memory_hook.py`)."""
     d = deployment
     gpu_mb, ranks = d.gpu.memory_bytes / MIB, d.parallel.tp * d.parallel.dp
     reserved = 512 + 1.5 * max(chunked_prefill, 2048) + ranks * d.parallel.pp / 8 * 1024

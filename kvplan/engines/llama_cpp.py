@@ -1,6 +1,6 @@
 """llama.cpp: cells padded to 256, sliding layers with cells of their own, states per sequence.
 
-Rules: engines.md section 3 in the project's notes (llama-kv-cache{,-iswa,-dsa,-dsv4}.cpp, llama-memory-recurrent.cpp,
+Rules: read in its source (llama-kv-cache{,-iswa,-dsa,-dsv4}.cpp, llama-memory-recurrent.cpp,
 b11434 to b11739), checked against llama.cpp's own allocation log. A context (`-c`, n_ctx) is allocated whole when it
 starts; devices hold the cache of their layers, so several GPUs are pipeline stages.
 """
@@ -16,7 +16,7 @@ from kvplan.arith import cdiv, maximum, minimum, round_up
 from kvplan.budget import Budget
 from kvplan.cache import CacheTensor, PerToken
 from kvplan.engines.base import Capacity, DeploymentKey, choose, switch, whole
-from kvplan.errors import Unsupported
+from kvplan.errors import UnknownName, Unsupported
 from kvplan.parallel import stage_layers
 from kvplan.storage import FP32, KvFormat, kv_format
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from kvplan.engines.base import Deployment, Layout
 
 CELL_PAD = 256
+CACHE_TYPES = ("fp32", "fp16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
+"""--cache-type-k and --cache-type-v."""
 _K_ROLES = {"k", "latent", "rope", "entry", "entry_rope", "index_k"}
 _STATE_ROLES = {"conv_state", "recurrent_state", "compressor_state"}
 
@@ -233,11 +235,17 @@ def _state_rows(group: Any) -> int:
     return 2 if any(a.kind == "compressed" and a.compressor_overlap for a in group.attention) else 1
 
 
+def _type(name: str) -> KvFormat:
+    fmt = kv_format(name)
+    if fmt.name not in CACHE_TYPES:
+        raise UnknownName.of("llama.cpp cache type", name, CACHE_TYPES)
+    return fmt
+
+
 def _types(d: Deployment) -> tuple[KvFormat, KvFormat]:
     """--cache-type-k and --cache-type-v; f16 unless stated. Blocks of 32 must divide every head."""
     default = "fp16" if d.kv_dtype == "auto" else d.kv_dtype
-    key = kv_format(str(choose(d.engine_args, "type_k", default)))
-    value = kv_format(str(choose(d.engine_args, "type_v", default)))
+    key, value = (_type(str(choose(d.engine_args, name, default))) for name in ("type_k", "type_v"))
     single = any(a.kind in {"mla", "compressed"} for _, a in d.spec.mixers())
     if single and key != value and "type_v" in d.engine_args:
         raise Unsupported(

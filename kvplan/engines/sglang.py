@@ -1,6 +1,6 @@
 """SGLang 0.5: a cell per token, pages, a sliding pool and a pool of states.
 
-Rules and defaults: engines.md section 1 in the project's notes, read from sglang 0.5.23 (`pool_configurator.py`,
+Rules and defaults: read from sglang 0.5.23 (`pool_configurator.py`,
 `memory_pool.py`, `memory_hook.py`); every size was checked against SGLang's own pool classes.
 """
 
@@ -57,6 +57,8 @@ def storage(deployment: Deployment, dtype: str) -> KvFormat:
     if dtype not in _DTYPES:
         raise UnknownName.of("kv dtype for SGLang", dtype, _DTYPES)
     spec, fmt = deployment.spec, kv_format(dtype)
+    if dtype == "fp8_ds_mla" and not _is_sparse(spec):
+        raise Unsupported("sglang: fp8_ds_mla is the record of sparse attention; use fp8 for dense layers")
     if dtype == "fp8" and _is_sparse(spec) and not _raw_fp8_rows(deployment):
         fmt = kv_format("fp8_ds_mla")
     if dtype == "nvfp4" and _is_sparse(spec):
@@ -117,10 +119,8 @@ def _bytes_per_slot(tensor: CacheTensor, fmt: KvFormat, tp: int, dcp: int) -> in
     return size * dcp if tensor.role == "index_k" else size
 
 
-def _window_ratio(deployment: Deployment, growing: bool) -> Fraction:
-    """--swa-full-tokens-ratio: 0.8, 0.1 for DeepSeek-V4; a model of sliding layers alone has one pool."""
-    if not growing:
-        return Fraction(1)
+def _window_ratio(deployment: Deployment) -> Fraction:
+    """--swa-full-tokens-ratio: 0.8, 0.1 for DeepSeek-V4."""
     default = "0.1" if _is_compressed(deployment.spec) else "0.8"
     return share(deployment.engine_args, "swa_full_tokens_ratio", default)
 
@@ -130,6 +130,7 @@ def _layout(key: DeploymentKey) -> TokenPool:
     d = key.deployment
     dtype = kv_dtype(d)
     fmt, page, spec = storage(d, dtype), page_size(d), d.spec
+    window_share, state_share = _window_ratio(d), share(d.engine_args, "mamba_full_memory_ratio", "0.9")
     growing = _sum_bytes(spec, fmt, d, PerToken)
     windows = _sum_bytes(spec, fmt, d, Window)
     states = _sum_bytes(spec, fmt, d, Fixed)
@@ -144,11 +145,12 @@ def _layout(key: DeploymentKey) -> TokenPool:
         max_num_seqs=max_running_requests(d),
         max_num_batched_tokens=chunked_prefill_size(d),
         window_cell_bytes=sum(windows.values()),
-        window_ratio=_window_ratio(d, bool(cell)) if windows else Fraction(0),
+        # A model of sliding layers alone has one pool.
+        window_ratio=(window_share if cell else Fraction(1)) if windows else Fraction(0),
         window_tokens=max((w.tokens for w in windows), default=0) + page,
         state_bytes=sum(size * law.count for law, size in states.items()),
         state_slots=3 if radix else 1,
-        state_ratio=share(d.engine_args, "mamba_full_memory_ratio", "0.9") if states else Fraction(0),
+        state_ratio=state_share if states else Fraction(0),
         dcp=d.parallel.dcp,
         spare_blocks=1,
         spare_states=1,
@@ -164,7 +166,7 @@ def _notes(d: Deployment) -> tuple[str, ...]:
 
 
 def chunked_prefill_size(d: Deployment) -> int:
-    """--chunked-prefill-size by GPU memory (engines.md section 1.5)."""
+    """--chunked-prefill-size by GPU memory (`memory_hook.py`)."""
     stated = d.max_num_batched_tokens or whole(d.engine_args, "chunked_prefill_size", None)
     if stated:
         return stated

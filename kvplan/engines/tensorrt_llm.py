@@ -1,7 +1,7 @@
 """TensorRT-LLM 1.x, PyTorch backend: one pool of blocks, K and V of the local heads.
 
-Rules: engines.md section 2 in the project's notes, read from its source and checked against public log lines; nothing
-here was run on the engine itself, so layouts are exact where a log confirms them and the notes say so.
+Rules: `_torch/pyexecutor/{resource_manager,_util}.py` and kvCacheManager.cpp, read and checked against public log
+lines; nothing here was run on the engine itself, so layouts are exact where a log confirms them and the notes say so.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """transformers 5.x: no pages, no pool; a cache that grows by concatenation, or a static one.
 
-Rules: engines.md section 4 in the project's notes, measured on transformers 5.14.1 and 5.24.0. Latents are stored since
+Rules: measured on transformers 5.14.1 and 5.24.0. Latents are stored since
 5.15.0 (sparse MLA since 5.18.0); before, every head's K and V. A sliding layer keeps window - 1 tokens; right after a
 prefill its slice still pins the whole prompt. Linear layers keep all `conv_kernel` columns.
 """

@@ -49,6 +49,7 @@ CASES: list[tuple[str, str, str | ModelSpec, str, dict[str, Any]]] = [
     ("yarn", "pass", model(R1, rope_scaling=YARN), "h200", {"tp": 8, "context": 131072}),
     ("yarn", "fail", model(R1, rope_scaling=YARN, max_position_embeddings=2**19), "h200", {"tp": 8, "context": 262144}),
     ("yarn", "warn", model(R1, rope_scaling=replace(YARN, mscale=None, mscale_all_dim=None)), "h200", {"tp": 8}),
+    ("yarn", "pass", "llama-3.1-8b", "h200", {"context": 131072}),
     ("tp-replication", "warn", R1, "h200", {"tp": 8}),
     ("tp-replication", "pass", R1, "h200", {"tp": 8, "dcp": 8}),
     ("default-context", "pass", "llama-3.1-8b", "l40s", {"context": 32768}),

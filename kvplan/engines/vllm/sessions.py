@@ -51,7 +51,7 @@ class InFlight:
 
 
 def blocks_of(pages: PageSpec, flight: InFlight) -> Blocks:
-    """The law of one kind of layer (vllm.md section 4)."""
+    """The law of one kind of layer (`max_memory_usage_bytes` of each spec in `v1/kv_cache_interface.py`)."""
     size = pages.block_size or 1
     if pages.growth == "full":
         return Blocks(size * flight.dcp, None, 0)

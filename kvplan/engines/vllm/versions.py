@@ -145,7 +145,7 @@ CHANGES = (
     Change("async_ngram", True, "0.33", "0.32.0"),
     Change("gb10_small_batch", True, "0.33", "0.32.0"),
 )
-"""Ordered by release. Checked in the source of the wheels named; vllm.md brackets the same boundaries more widely."""
+"""Ordered by release. Checked in the source of the wheels named."""
 
 
 def release_of(version: str) -> tuple[int, int]:
