@@ -18,7 +18,12 @@ import numpy as np
 from kvplan.catalog import load_gpu, load_model
 from kvplan.plan import Scenario, plan
 
-MODELS = {"llama-3.1-70b": (8, 20_000), "qwen3-8b": (1, 20_000), "gemma-3-27b": (2, 3_000), "qwen3-next-80b-a3b": (4, 3_000)}
+MODELS = {
+    "llama-3.1-70b": (8, 20_000),
+    "qwen3-8b": (1, 20_000),
+    "gemma-3-27b": (2, 3_000),
+    "qwen3-next-80b-a3b": (4, 3_000),
+}
 CONTEXTS = range(4096, 32768, 1024)
 UTILIZATIONS = tuple(0.70 + 0.01 * i for i in range(25))
 BATCH_LIMITS = (64, 256, 1024)
@@ -31,6 +36,7 @@ def fits_per_s(model: str, tp: int) -> float:
         replace(base, context=c, gpu_memory_utilization=u, max_num_seqs=s)
         for c, u, s in product(CONTEXTS, UTILIZATIONS, BATCH_LIMITS)
     ]
+    plan(scenarios[0])  # modules and the model's operations are loaded once a process
     start = time.process_time()
     for scenario in scenarios:
         plan(scenario)
@@ -59,7 +65,7 @@ def main() -> int:
         held = rate >= bound and points >= 5e6
         failed += not held
         print(
-            f"{model:<20} {rate:>8,.0f} fits per CPU second (at least {bound:,}), {points / 1e6:6.1f} million grid points "
+            f"{model:<20} {rate:>8,.0f} fits per CPU second (at least {bound:,}), {points / 1e6:6.1f} million points "
             f"(at least 5): {'hold' if held else 'DO NOT HOLD'}"
         )
     return int(failed > 0)

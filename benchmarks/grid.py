@@ -44,8 +44,12 @@ def main() -> int:
         sys.exit(f"the grid says {grid[-1, -1]}, a single answer {single}")
     peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     held = cpu_s <= 10 and peak_bytes <= 2 * 2**30
-    print(f"{spec.name}: {points:,} points in {cpu_s:.2f} s CPU, {peak_bytes / 2**20:.0f} MiB peak, checksum {checksum:x}")
-    print(f"{points / cpu_s / 1e6:.1f} million points per CPU second; 10 s and 2 GiB: {'hold' if held else 'DO NOT HOLD'}")
+    print(
+        f"{spec.name}: {points:,} points in {cpu_s:.2f} s CPU, {peak_bytes / 2**20:.0f} MiB peak, checksum {checksum:x}"
+    )
+    print(
+        f"{points / cpu_s / 1e6:.1f} million points per CPU second; 10 s and 2 GiB: {'hold' if held else 'DO NOT HOLD'}"
+    )
     return int(not held)
 
 

@@ -13,10 +13,10 @@ from typing import Any
 
 from benchmarks.observed_rows import V0_RELEASES, Row
 from kvplan.budget import Budget
-from kvplan.engines._vllm_memory import weights as weights_line
-from kvplan.engines._vllm_start import start
-from kvplan.engines._vllm_versions import rules
 from kvplan.engines.base import Deployment, Layout
+from kvplan.engines.vllm.memory import weights as weights_line
+from kvplan.engines.vllm.start import start
+from kvplan.engines.vllm.versions import rules
 from kvplan.errors import KvplanError
 from kvplan.units import GIB, MIB
 

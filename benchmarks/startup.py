@@ -2,7 +2,7 @@
 
     python benchmarks/startup.py [--runs 15]
 
-Each round runs the small program and every command once, in turn, so that a slow moment of the machine hits all of them;
+Each round runs the small program and every command once, in turn, so that a slow moment of the machine hits all;
 user and system time come from the operating system's accounting of each finished process.
 """
 

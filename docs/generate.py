@@ -1,10 +1,12 @@
-"""Write what the documents contain of the program's own: sample output, and the reference pages.
+"""Write what the documents contain of the program's own: sample output, tables, reference pages.
 
     python docs/generate.py            rewrite README.md and docs/
     python docs/generate.py --check    exit 1, naming the files, if anything would change
 
-A block that begins with ```console and `$ kvplan ...` lines is run and its output put in place; pages under
-docs/reference are written whole.
+In a page, the lines `$ kvplan ...` and `$ cat FILE` of a ```console block are run in the repository's root and their
+output put below them; between `<!-- python benchmarks/SCRIPT.py NAME -->` and `<!-- end -->` stands what that script
+prints. Pages of docs/reference but json.md are written whole (`docs/reference_pages.py`). docs/accuracy.md is the work
+of benchmarks/accuracy.py.
 """
 
 from __future__ import annotations
@@ -17,103 +19,102 @@ import re
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-WIDTH = "96"
+if str(ROOT) not in sys.path:
+    sys.path.append(str(ROOT))
+
+CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+TABLES = re.compile(r"(<!-- python benchmarks/(\w+)\.py (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+TERMINAL = {"COLUMNS": "96", "NO_COLOR": "1", "TERM": "dumb", "FORCE_COLOR": ""}
+"""The screen on which all samples are shown."""
+OTHERS_WORK = {"docs/accuracy.md"}
+
+
+@contextlib.contextmanager
+def setting(values: Mapping[str, str]) -> Iterator[None]:
+    """Environment variables for a while."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def run(line: str) -> str:
-    """What one `kvplan ...` line prints on a terminal, notes after the answer."""
+    """What one `kvplan ...` or `cat FILE` line prints on a terminal, notes after the answer."""
     from kvplan.cli import main
 
-    argv = shlex.split(line)[1:]
+    program, *argv = shlex.split(line)
+    if program == "cat":
+        return "\n".join((ROOT / name).read_text().rstrip() for name in argv)
     out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), contextlib.chdir(ROOT):
         try:
             main(argv)
         except SystemExit as done:
-            code = done.code if isinstance(done.code, int) else 0
-            if code not in {0, 1, 3}:
-                raise SystemExit(f"`{line}` ended with {code}: {err.getvalue()}") from None
-    return "\n".join(x.rstrip() for x in (out.getvalue() + err.getvalue()).splitlines())
+            if done.code not in {None, 0, 1, 3}:
+                raise ValueError(f"`{line}` ended with {done.code}: {err.getvalue()}") from None
+    return "\n".join(text.rstrip() for text in (out.getvalue() + err.getvalue()).splitlines())
+
+
+def executed(block: re.Match[str]) -> str:
+    """A console block with the output of its commands as it is now."""
+    commands = [text[2:] for text in block[1].splitlines() if text.startswith("$ ")]
+    shown = (f"$ {c}\n{run(c)}" if c.startswith(("kvplan ", "cat ")) else f"$ {c}" for c in commands)
+    return "```console\n" + "\n\n".join(shown) + "\n```"
+
+
+def tabled(block: re.Match[str]) -> str:
+    """The place of a script's table with the table as it is now."""
+    sections = import_module(f"benchmarks.{block[2]}").sections()
+    return f"{block[1]}\n{sections[block[3]]()}\n\n{block[5]}"
 
 
 def refreshed(text: str) -> str:
-    """The text with the output of every console block as it is now."""
-
-    def block(match: re.Match[str]) -> str:
-        commands = [x[2:] for x in match[1].splitlines() if x.startswith("$ ")]
-        shown = "\n\n".join(f"$ {c}\n{run(c)}" if c.startswith("kvplan ") else f"$ {c}" for c in commands)
-        return f"```console\n{shown}\n```"
-
-    return BLOCK.sub(block, text)
+    """A page with everything in it that is generated."""
+    return TABLES.sub(tabled, CONSOLE.sub(executed, text))
 
 
-def cli_reference() -> str:
-    """Every verb's --help."""
-    from kvplan.cli import verbs
+def pages() -> Iterator[tuple[str, str]]:
+    """(path from the root, text) of every page, as it should be."""
+    from docs import reference_pages
 
-    parts = ["# Command line", "", "Generated from the program's own help.", ""]
-    for verb in ["", *verbs()]:
-        command = f"kvplan {verb} --help".replace("  ", " ")
-        parts += [f"## {f'kvplan {verb}'.strip()}", "", "```text", run(command), "```", ""]
-    return "\n".join(parts)
-
-
-def catalogue(what: str, title: str, lead: str) -> str:
-    """One `kvplan show` list as a markdown page."""
-    table = run(f"kvplan show {what} --format markdown")
-    return f"# {title}\n\n{lead}\n\n{table.strip()}\n"
-
-
-def kinds_reference() -> str:
-    """The attention kinds: what each stores, from the declarations themselves."""
-    import typing
-
-    from kvplan.attention import Attention
-
-    parts = ["# Attention kinds", "", "One file per family in `kvplan/attention`; the `kind` names it in a model spec.", ""]
-    parts += ["| kind | class | what it is |", "|---|---|---|"]
-    for cls in typing.get_args(Attention):
-        kind = typing.get_type_hints(cls)["kind"].__args__[0]
-        parts.append(f"| `{kind}` | `{cls.__name__}` | {' '.join((cls.__doc__ or '').split())} |")
-    return "\n".join([*parts, ""])
-
-
-def pages() -> Iterator[tuple[Path, str]]:
-    """Every generated page with its text."""
-    reference = ROOT / "docs" / "reference"
-    yield reference / "cli.md", cli_reference()
-    yield reference / "kinds.md", kinds_reference()
-    yield reference / "models.md", catalogue("models", "Models", "Generated by `kvplan show models`; `kvplan show MODEL` gives sources.")
-    yield reference / "gpus.md", catalogue("gpus", "GPUs", "Generated by `kvplan show gpus`; `kvplan show GPU` gives the source of each figure.")
-    yield reference / "engines.md", catalogue("engines", "Engines", "Generated by `kvplan show engines`.")
-    yield reference / "formats.md", catalogue("formats", "KV dtypes", "Generated by `kvplan show formats`.")
+    yield from reference_pages.pages()
+    whole = {path for path, _ in reference_pages.PAGES} | OTHERS_WORK
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
-        if reference not in path.parents:
-            yield path, refreshed(path.read_text())
+        name = path.relative_to(ROOT).as_posix()
+        if name not in whole:
+            yield name, refreshed(path.read_text())
+
+
+def stale() -> list[tuple[str, str]]:
+    """Pages whose file is not there or says something else, with what they should say."""
+    with tempfile.TemporaryDirectory() as cache, setting({**TERMINAL, "KVPLAN_CACHE_DIR": cache}):
+        return [(n, t) for n, t in pages() if not (ROOT / n).is_file() or (ROOT / n).read_text() != t]
 
 
 def main() -> int:
     """Rewrite or check."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true")
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if anything would change")
     check = parser.parse_args().check
-    os.environ |= {"COLUMNS": WIDTH, "NO_COLOR": "1", "TERM": "dumb"}
-    os.environ.setdefault("KVPLAN_CACHE_DIR", tempfile.mkdtemp())
-    os.chdir(ROOT)
-    stale = [(path, text) for path, text in pages() if not path.is_file() or path.read_text() != text]
-    for path, text in stale:
-        sys.stdout.write(f"{'stale' if check else 'wrote'}: {path.relative_to(ROOT)}\n")
+    found = stale()
+    for name, text in found:
+        sys.stdout.write(f"{'stale' if check else 'wrote'}: {name}\n")
         if not check:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-    return int(check and bool(stale))
+            (ROOT / name).parent.mkdir(parents=True, exist_ok=True)
+            (ROOT / name).write_text(text)
+    return int(check and bool(found))
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(ROOT))
     sys.exit(main())

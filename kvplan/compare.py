@@ -130,7 +130,7 @@ def _per_layer(spec: ModelSpec, fmt: KvFormat, tp: int) -> Fraction | None:
 
 
 def compare_row(
-    spec: ModelSpec, fmt: KvFormat, tp: int, tokens: int, batch: int = 1, baseline: ModelSpec | None = None
+    spec: ModelSpec, fmt: KvFormat, tp: int, tokens: int, *, batch: int = 1, baseline: ModelSpec | None = None
 ) -> Row:
     """One line. MHA is priced at the same element format; `baseline`, another model, in its own torch dtype."""
     parallel = Parallelism(tp=tp)
@@ -177,7 +177,7 @@ def compare(
             fmt = resolve_dtype(spec, dtype)
             for tp in tps:
                 for tokens in contexts:
-                    yield compare_row(spec, fmt, tp, tokens, batch, baseline)
+                    yield compare_row(spec, fmt, tp, tokens, batch=batch, baseline=baseline)
 
 
 def crossover_tp(sharded: ModelSpec, copied: ModelSpec, fmt: KvFormat, limit: int = 64) -> int | None:
@@ -221,5 +221,3 @@ def explain(spec: ModelSpec, fmt: KvFormat, tp: int, tokens: int) -> Iterator[Te
                     group, attention.layer_type, t.role, layers, heads, t.dim, storage, size, slots,
                     layers * size * slots,
                 )  # fmt: skip
-
-

@@ -6,7 +6,6 @@ All sizes here are *logical*; what an engine reserves for the same tokens stands
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 from kvplan.attention import Attention
 from kvplan.cache import CacheTensor, Law
 from kvplan.errors import BadInput
+from kvplan.layers import layer_indices
 from kvplan.matrix import Part
 from kvplan.mlp import Mlp
 from kvplan.parallel import Parallelism, stage_layers
@@ -24,39 +24,6 @@ from kvplan.storage import KvFormat
 
 if TYPE_CHECKING:
     from kvplan.arith import Ints
-
-_RANGE = re.compile(r"(\d+)(?:-(\d+)(?:/(\d+))?)?")
-MAX_LAYERS = 4096
-
-
-@lru_cache(maxsize=1024)
-def layer_indices(text: str) -> tuple[int, ...]:
-    """`"0-2,5,8-16/4"` -> (0, 1, 2, 5, 8, 12, 16): indices and inclusive ranges, with a step after `/`."""
-    indices: list[int] = []
-    for part in text.replace(" ", "").split(","):
-        match = _RANGE.fullmatch(part)
-        if match is None:
-            raise BadInput(f"layers: {part!r} in {text!r} is not an index, a range such as 0-59 or 3-59/4")
-        first, last, step = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
-        if last < first or last >= MAX_LAYERS or step < 1:
-            raise BadInput(f"layers: {part!r} in {text!r} runs backwards, has step 0 or passes {MAX_LAYERS} layers")
-        indices.extend(range(first, last + 1, step))
-    return tuple(indices)
-
-
-def layer_ranges(indices: Iterable[int]) -> str:
-    """The shortest text that `layer_indices` reads back: runs of equal steps become ranges."""
-    rest, parts = sorted(indices), []
-    while rest:
-        step = rest[1] - rest[0] if len(rest) > 1 else 1
-        run = 1
-        while run < len(rest) and rest[run] - rest[run - 1] == step:
-            run += 1
-        run = 1 if run == 2 and step > 1 else run
-        suffix = "" if step == 1 or run == 1 else f"/{step}"
-        parts.append(f"{rest[0]}-{rest[run - 1]}{suffix}" if run > 1 else f"{rest[0]}")
-        rest = rest[run:]
-    return ",".join(parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,9 +89,9 @@ class Quantization:
     """What a checkpoint says of its weights and of its KV cache.
 
     `quant_method`: as the config names it. `weight_format`: fp8, int4, nvfp4, mxfp4 ... `block`: elements that share a
-    scale. `parts`: those in another format (FP4 experts beside FP8). `unquantized`: parts kept in the model's dtype.
-    `kv_cache_dtype`: a KV dtype that the checkpoint asks for, `none` where it says explicitly that KV is not quantized,
-    None where it says nothing. FP8 weights never imply FP8 KV.
+    scale. `parts`: those in another format (FP4 experts beside FP8). `unquantized`: parts kept in the model's dtype, or
+    modules of one (attention.q_a_proj). `kv_cache_dtype`: a KV dtype that the checkpoint asks for, `none` where it says
+    explicitly that KV is not quantized, None where it says nothing. FP8 weights never imply FP8 KV.
     """
 
     quant_method: str
@@ -172,7 +139,11 @@ class ModelSpec:
         if not seen or twice or missing:
             raise BadInput(
                 f"{self.name}: layer_groups must name each layer once; "
-                + (f"layer {twice[0]} stands in two groups" if twice else f"layer {missing[0] if missing else 0} in none")
+                + (
+                    f"layer {twice[0]} stands in two groups"
+                    if twice
+                    else f"layer {missing[0] if missing else 0} in none"
+                )
             )
 
     @property
@@ -233,7 +204,9 @@ def _read_tensors(attention: Attention) -> tuple[CacheTensor, ...]:
 
 
 @lru_cache(maxsize=4096)
-def profiles(spec: ModelSpec, kv_format: KvFormat, parallel: Parallelism, *, reads: bool = False) -> tuple[Profile, ...]:
+def profiles(
+    spec: ModelSpec, kv_format: KvFormat, parallel: Parallelism, *, reads: bool = False
+) -> tuple[Profile, ...]:
     """One `Profile` for each pipeline stage; of stored bytes, or of what one decode step reads."""
     stages = []
     for stage in stage_layers(spec.num_hidden_layers, parallel.pp):
@@ -297,7 +270,9 @@ class Line:
 def cost_line(spec: ModelSpec, tokens: int, kv_format: KvFormat, parallel: Parallelism) -> Line:
     """Slope, and states plus windows as full as they are at `tokens`, on the rank that holds most."""
     lines = _stage_lines(spec, kv_format, parallel)
-    slope, fixed, _ = lines[0] if len(lines) == 1 else max(lines, key=lambda x: profile_bytes(x[2], tokens, parallel.dcp))
+    slope, fixed, _ = (
+        lines[0] if len(lines) == 1 else max(lines, key=lambda x: profile_bytes(x[2], tokens, parallel.dcp))
+    )
     return Line(slope, int(profile_bytes(fixed, tokens)))
 
 

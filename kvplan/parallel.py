@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from kvplan.errors import BadInput
-
 
 _AXES = ("tp", "pp", "dp", "dcp", "ep")
 
@@ -38,6 +38,10 @@ class Parallelism:
         return self.tp * self.pp * self.dp
 
 
+SINGLE = Parallelism()
+"""One rank."""
+
+
 def stage_sizes(num_layers: int, pp: int) -> tuple[int, ...]:
     """Layers on each pipeline stage, as vLLM deals them: the remainder goes to the stages before the last.
 
@@ -56,4 +60,4 @@ def stage_layers(num_layers: int, pp: int) -> tuple[range, ...]:
     bounds = [0]
     for size in stage_sizes(num_layers, pp):
         bounds.append(bounds[-1] + size)
-    return tuple(range(a, b) for a, b in zip(bounds, bounds[1:], strict=False))
+    return tuple(range(a, b) for a, b in pairwise(bounds))

@@ -150,7 +150,7 @@ def _answer(scenario: Scenario, engine: Engine, deployment: Deployment, layout: 
         bytes_per_token_per_rank=number(line.bytes_per_token),
         fixed_bytes_per_session_per_rank=line.fixed_bytes,
         step=_step(deployment, layout, max_batch),
-        notes=(*layout.notes, *_notes(deployment, layout, budget)),
+        notes=(*layout.notes, *_notes(deployment)),
     )
 
 
@@ -160,7 +160,7 @@ def _step(deployment: Deployment, layout: Layout, batch: int) -> Step | None:
     return decode_step(deployment, layout.kv_format, batch) if batch else None
 
 
-def _notes(deployment: Deployment, layout: Layout, budget: Budget) -> tuple[str, ...]:
+def _notes(deployment: Deployment) -> tuple[str, ...]:
     dp = deployment.parallel.dp
     notes = []
     if dp > 1:

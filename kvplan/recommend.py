@@ -96,7 +96,9 @@ def ranked(found: Iterable[Candidate]) -> list[Candidate]:
     """Cheapest first (price where all have one, else GPUs), then fastest."""
     found = list(found)
     if not found:
-        raise BadInput("no GPU of the list holds that many sessions at that context; try fp8, a shorter context, more types")
+        raise BadInput(
+            "no GPU of the list holds that many sessions at that context; try fp8, a shorter context, more types"
+        )
     priced = all(c.cost_per_hour is not None for c in found)
     return sorted(found, key=lambda c: ((c.cost_per_hour or 0.0) if priced else c.gpus, -(c.tokens_per_s or 0.0)))
 

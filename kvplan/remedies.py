@@ -29,7 +29,7 @@ def remedies(p: Plan) -> tuple[Remedy, ...]:
             continue  # the engine refuses this change: it is no remedy
         if changed.fits:
             found.append(Remedy(change, changed.max_batch, scenario))
-    return tuple(found)
+    return tuple(sorted(found, key=lambda remedy: remedy.scenario.parallelism().gpus))
 
 
 def _candidates(p: Plan) -> Iterator[tuple[str, Scenario]]:
@@ -47,7 +47,10 @@ def _candidates(p: Plan) -> Iterator[tuple[str, Scenario]]:
         for factor in (2, 4, 8):
             tp = parallel.tp * factor
             yield f"--tp {tp} on {parallel.gpus * factor} GPUs", replace(s, tp=tp, gpus=None)
-        yield f"--pp {parallel.pp * 2} on {parallel.gpus * 2} GPUs", replace(s, tp=parallel.tp, pp=parallel.pp * 2, gpus=None)
+        yield (
+            f"--pp {parallel.pp * 2} on {parallel.gpus * 2} GPUs",
+            replace(s, tp=parallel.tp, pp=parallel.pp * 2, gpus=None),
+        )
 
 
 def smallest_gpus(p: Plan, limit: int = 64) -> int | None:

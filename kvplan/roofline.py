@@ -37,7 +37,7 @@ _STATE_FLOPS = 6
 class Efficiency:
     """Shares of the datasheet peaks that decode kernels reach, and the time below which no kernel ends.
 
-    Centre, and the range seen over kernels: weight-bound GEMMs read at 72 to 90 % of peak and MLA kernels at 84 to 95 %;
+    Centre, and the range seen over kernels: weight-bound GEMMs read at 72 to 90 % of peak, MLA kernels at 84 to 95 %;
     the best matmuls reach 77 to 87 % and attention 57 to 73 %; a small GEMM takes 4 to 13 us and a split-KV attention
     kernel with its reduction 6 to 20 us inside a CUDA graph (docs/explanation, section on decode time).
     """
@@ -68,8 +68,8 @@ class Op:
     """One kind of kernel on one rank, run `count` times in a step.
 
     Per run: `weight_bytes` whatever the batch; for each session `session_bytes` and `flops`, and for attention its
-    `reads` of the cache, which depend on the context; `experts` (number, chosen per token, bytes of all on this rank) are
-    read as often as the batch is expected to choose distinct ones.
+    `reads` of the cache, which depend on the context; `experts` (number, chosen per token, bytes of all on this rank)
+    are read as often as the batch is expected to choose distinct ones.
     """
 
     kind: Literal["gemm", "attention", "collective"]
@@ -161,9 +161,7 @@ def attention_work(attention: Attention, tokens: int, fmt: KvFormat, parallel: P
     return Op("attention", 1, reads=tuple(cache_reads(attention, fmt, parallel))).session(tokens, parallel.dcp)
 
 
-def _layer_ops(
-    spec: ModelSpec, group: LayerGroup, count: int, fmt: KvFormat, parallel: Parallelism
-) -> Iterator[Op]:
+def _layer_ops(spec: ModelSpec, group: LayerGroup, count: int, fmt: KvFormat, parallel: Parallelism) -> Iterator[Op]:
     """The kernels of one layer: attention cores, its GEMMs, experts, and the two all-reduces of tensor parallelism."""
     for attention in group.attention:
         reads = tuple(cache_reads(attention, fmt, parallel))
@@ -184,17 +182,22 @@ def _layer_ops(
 
 
 def _expert_op(mlp: MoeMlp, count: int, rank_expert_bytes: int, spec: ModelSpec, parallel: Parallelism) -> Op:
-    """Grouped GEMMs over the experts chosen; a rank works for its share of them."""
+    """Grouped GEMMs over the experts chosen; a rank works for its share of them, for the sessions of all it serves."""
     numel = sum(w.numel for w in mlp.weights(spec.hidden_size) if w.part == "experts")
     shares = max(parallel.ep, parallel.tp)
-    flops = 2 * numel * mlp.num_experts_per_tok // (mlp.num_experts * shares)
+    flops = 2 * numel * mlp.num_experts_per_tok * replicas_served(parallel) // (mlp.num_experts * shares)
     chosen = (mlp.num_experts, mlp.num_experts_per_tok, rank_expert_bytes // 2)
     return Op("gemm", 2 * count, flops=flops // 2, experts=chosen)
 
 
+def replicas_served(parallel: Parallelism) -> int:
+    """Replicas whose sessions come to one rank's experts: all where experts are dealt out whole, else its own."""
+    return parallel.dp if parallel.ep > 1 else 1
+
+
 @lru_cache(maxsize=1024)
 def operations(spec: ModelSpec, fmt: KvFormat, parallel: Parallelism) -> tuple[Op, ...]:
-    """All kernels of one step on a rank of the fullest pipeline stage, the head included; equal ones counted together."""
+    """All kernels of one step on a rank of the fullest pipeline stage, with the head; equal ones counted together."""
     ops: list[Op] = []
     stage = max(stage_layers(spec.num_hidden_layers, parallel.pp), key=len)
     for group in spec.layer_groups:
@@ -220,8 +223,10 @@ def peak_flops(gpu: GpuSpec) -> float:
     return gpu.flops_per_s.of("bf16") or gpu.flops_per_s.of("fp16") or 0.0
 
 
-def loads(ops: tuple[Op, ...], batch: int, tokens: int, gpu: GpuSpec, parallel: Parallelism) -> tuple[list[Load], int, int]:
-    """(loads, bytes, FLOPs) of one step of `batch` sessions; experts serve the sessions of all replicas."""
+def loads(
+    ops: tuple[Op, ...], batch: int, tokens: int, gpu: GpuSpec, parallel: Parallelism
+) -> tuple[list[Load], int, int]:
+    """(loads, bytes, FLOPs) of one step of `batch` sessions on every replica."""
     bandwidth, rate = gpu.bytes_per_s or 0.0, peak_flops(gpu)
     link = gpu.interconnect.bytes_per_s if gpu.interconnect else None
     found, total_bytes, total_flops = [], 0.0, 0
@@ -229,7 +234,7 @@ def loads(ops: tuple[Op, ...], batch: int, tokens: int, gpu: GpuSpec, parallel: 
         size, flops = op.session(tokens, parallel.dcp)
         moved: float = op.weight_bytes + batch * size
         if op.experts[0]:
-            moved += _expert_bytes(op, batch * parallel.dp)
+            moved += _expert_bytes(op, batch * replicas_served(parallel))
         if op.kind == "collective":
             found.append(Load(op.kind, op.count, moved / link if link else 0.0, 0.0))
             continue

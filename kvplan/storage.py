@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cache
 from typing import Literal
 
 from kvplan.arith import cdiv, round_up
@@ -114,7 +114,9 @@ def _inline_scale(name: str, bits: int) -> KvFormat:
 def _turboquant(name: str, key_bits: int, key_scale_bits: int, value_bits: int) -> KvFormat:
     """vLLM's TurboQuant: keys with a 16-bit norm (fp8 keys have none), values with a 32-bit scale and zero point."""
     values = Storage(f"{name} values", value_bits, scale_bits=32)
-    return KvFormat(name, Storage(f"{name} keys", key_bits, scale_bits=key_scale_bits), {"v": values}, refuses=_ONLY_HEADS)
+    return KvFormat(
+        name, Storage(f"{name} keys", key_bits, scale_bits=key_scale_bits), {"v": values}, refuses=_ONLY_HEADS
+    )
 
 
 FORMATS: Mapping[str, KvFormat] = {
@@ -158,7 +160,7 @@ ALIASES: Mapping[str, str] = {
 _AVERAGE = re.compile(r"([1-9]|1[0-6])bit")
 
 
-@lru_cache(maxsize=None)
+@cache
 def kv_format(name: str) -> KvFormat:
     """The format of a KV dtype name, its alias, or an average width such as `6bit` (1 to 16 bits an element)."""
     name = ALIASES.get(name.lower(), name.lower())

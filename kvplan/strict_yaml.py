@@ -124,7 +124,7 @@ def _plain(text: str, at: str) -> Any:
 class _Dumper(yaml.SafeDumper):
     """Quotes every text that `parse`, or YAML 1.1, would take for something else; indents lists inside mappings."""
 
-    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         super().increase_indent(flow, indentless=False)
 
     def represent_items(self, items: list[Any]) -> yaml.Node:

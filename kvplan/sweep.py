@@ -11,6 +11,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from kvplan.budget import MEASURABLE
 from kvplan.errors import BadInput, KvplanError, UnknownName
 from kvplan.plan import Plan, Scenario, plan
 from kvplan.units import parse_bytes, parse_tokens
@@ -102,10 +103,24 @@ def read_scenario(row: Mapping[str, Any]) -> Scenario:
     share = values.get("gpu_memory_utilization")
     if share is not None and not (type(share) in {int, float} and 0 < share <= 1):
         raise BadInput(f"gpu_memory_utilization: {share!r} is not a share between 0 and 1")
+    _check_mappings(values)
     for key in ("engine", "kv_dtype"):
         if not isinstance(values.get(key, ""), str):
             raise BadInput(f"{key}: {values[key]!r} is not a name")
     return Scenario(**values)
+
+
+def _check_mappings(values: dict[str, Any]) -> None:
+    """Engine flags and measured lines are mappings; a measured line has a known label and a size."""
+    for key in ("engine_args", "given_bytes"):
+        if not isinstance(values.get(key, {}), dict):
+            raise BadInput(f"{key}: {values[key]!r} is not a mapping")
+    for label in values.get("given_bytes", {}):
+        if label not in MEASURABLE:
+            raise UnknownName.of("budget line", str(label), MEASURABLE, where="given_bytes: ")
+    values["given_bytes"] = {
+        k: parse_bytes(v, where=f"given_bytes: {k}") for k, v in values.get("given_bytes", {}).items()
+    }
 
 
 def run(rows: list[dict[str, Any]]) -> Iterator[Result]:

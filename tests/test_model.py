@@ -11,12 +11,11 @@ from kvplan.attention.gqa import GroupedQueryAttention
 from kvplan.attention.linear import GatedDeltaNet
 from kvplan.attention.mla import MultiHeadLatentAttention
 from kvplan.errors import BadInput
+from kvplan.layers import layer_indices, layer_ranges
 from kvplan.model import (
     LayerGroup,
     ModelSpec,
     cost_line,
-    layer_indices,
-    layer_ranges,
     read_bytes,
     session_bytes,
     session_bytes_all_ranks,
@@ -35,9 +34,7 @@ def spec_of(*groups: LayerGroup, name: str = "toy") -> ModelSpec:
 
 
 def heads(kv: int, *, window: int | None = None, query: int = 8, dim: int = 16) -> GroupedQueryAttention:
-    return GroupedQueryAttention(
-        num_attention_heads=query, num_key_value_heads=kv, head_dim=dim, sliding_window=window
-    )
+    return GroupedQueryAttention(num_attention_heads=query, num_key_value_heads=kv, head_dim=dim, sliding_window=window)
 
 
 MIXED = spec_of(
@@ -45,9 +42,7 @@ MIXED = spec_of(
     LayerGroup(layers="1-5/2", attention=(heads(2, window=100),)),
     LayerGroup(
         layers="7",
-        attention=(
-            GatedDeltaNet(num_key_heads=2, num_value_heads=4, key_head_dim=8, value_head_dim=8, conv_kernel=4),
-        ),
+        attention=(GatedDeltaNet(num_key_heads=2, num_value_heads=4, key_head_dim=8, value_head_dim=8, conv_kernel=4),),
     ),
 )
 gqa_specs = st.builds(
@@ -100,9 +95,7 @@ def test_all_ranks_hold_at_least_the_whole(spec: ModelSpec, parallel: Parallelis
 @given(gqa_specs, st.integers(1, 10**6))
 def test_layer_groups_add(spec: ModelSpec, tokens: int) -> None:
     """A model costs the sum of its groups."""
-    parts = [
-        spec_of(LayerGroup(layers=f"0-{len(g.indices) - 1}", attention=g.attention)) for g in spec.layer_groups
-    ]
+    parts = [spec_of(LayerGroup(layers=f"0-{len(g.indices) - 1}", attention=g.attention)) for g in spec.layer_groups]
 
     assert session_bytes(spec, tokens, BF16, Parallelism()) == sum(
         session_bytes(p, tokens, BF16, Parallelism()) for p in parts
@@ -146,7 +139,9 @@ def test_the_fullest_pipeline_stage_governs() -> None:
     assert session_bytes(spec, 100, BF16, Parallelism(pp=2)) == 31 * 2 * 4 * 16 * 2 * 100
 
 
-@pytest.mark.parametrize(("layers", "pp", "sizes"), [(80, 3, (27, 27, 26)), (61, 2, (31, 30)), (62, 4, (15, 16, 16, 15))])
+@pytest.mark.parametrize(
+    ("layers", "pp", "sizes"), [(80, 3, (27, 27, 26)), (61, 2, (31, 30)), (62, 4, (15, 16, 16, 15))]
+)
 def test_stages_as_vllm_deals_them(layers: int, pp: int, sizes: tuple[int, ...]) -> None:
     """The remainder goes to the stages before the last (vLLM get_pp_indices)."""
     assert stage_sizes(layers, pp) == sizes

@@ -65,6 +65,19 @@ def test_distinct_experts_of_a_batch(tokens: int, expected: float) -> None:
     assert distinct_experts(256, 8, tokens) == pytest.approx(expected, abs=0.6)
 
 
+def test_experts_work_for_the_sessions_of_all_replicas() -> None:
+    """Eight ranks share out the experts by columns or whole: the work for as many sessions in all is the same."""
+
+    def expert_flops(parallel: Parallelism) -> int:
+        ops = operations(load_model("deepseek-v3"), kv_format("bf16"), parallel)
+        return sum(op.count * op.flops for op in ops if op.experts[0])
+
+    columns, whole = expert_flops(Parallelism(tp=8)), expert_flops(Parallelism(dp=8, ep=8))
+
+    assert 64 * columns == pytest.approx(64 // 8 * whole)
+    assert expert_flops(Parallelism(dp=8)) == expert_flops(Parallelism())
+
+
 def test_weights_of_a_step_are_the_models() -> None:
     """One step reads every dense weight once: GEMMs of Llama-3.1-70B are its parameters without the embedding."""
     ops = operations(LLAMA, BF16, Parallelism())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from kvplan.cache import CacheTensor, Fixed, Law, PerToken, Window
 from kvplan.matrix import Weight, linear, vector
@@ -24,6 +24,7 @@ class CompressedAttention:
     `index_from_latent`: the index key is made of the compressed record and needs no compressor of its own (V4.1).
     """
 
+    family: ClassVar[str] = "compressed"
     kind: Literal["compressed"] = "compressed"
     num_attention_heads: int
     head_dim: int
@@ -46,11 +47,6 @@ class CompressedAttention:
         if not (self.compress_ratio and self.owns_entries):
             return "sliding_shared_kv"
         return "csa" if self.index_head_dim else "hca"
-
-    @property
-    def family(self) -> str:
-        """compressed."""
-        return "compressed"
 
     def _record(self, law: Law, reads: Law | None = None) -> tuple[CacheTensor, CacheTensor]:
         return (

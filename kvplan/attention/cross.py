@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from kvplan.cache import CacheTensor, Fixed
 from kvplan.matrix import Weight, linear, vector
@@ -17,6 +17,8 @@ class CrossAttention:
     Of the weights: `bias` on all projections; `qk_norm` on each head's Q and K (Llama-3.2-Vision).
     """
 
+    family: ClassVar[str] = "cross"
+    layer_type: ClassVar[str] = "cross_attention"
     kind: Literal["cross"] = "cross"
     num_attention_heads: int
     num_key_value_heads: int
@@ -24,16 +26,6 @@ class CrossAttention:
     encoder_tokens: int
     bias: bool = False
     qk_norm: bool = False
-
-    @property
-    def layer_type(self) -> str:
-        """cross_attention."""
-        return "cross_attention"
-
-    @property
-    def family(self) -> str:
-        """cross."""
-        return "cross"
 
     def tensors(self) -> tuple[CacheTensor, ...]:
         """K and V of every encoder token."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from kvplan.cache import CacheTensor, Fixed
 from kvplan.matrix import Weight, linear, vector
@@ -17,22 +17,14 @@ from kvplan.matrix import Weight, linear, vector
 class GatedDeltaNet:
     """Gated DeltaNet (Qwen3-Next, arXiv 2412.06464): value heads of key_head_dim x value_head_dim."""
 
+    layer_type: ClassVar[str] = "gated_deltanet"
+    family: ClassVar[str] = "recurrent"
     kind: Literal["gated_deltanet"] = "gated_deltanet"
     num_key_heads: int
     num_value_heads: int
     key_head_dim: int
     value_head_dim: int
     conv_kernel: int
-
-    @property
-    def layer_type(self) -> str:
-        """gated_deltanet."""
-        return "gated_deltanet"
-
-    @property
-    def family(self) -> str:
-        """recurrent."""
-        return "recurrent"
 
     def tensors(self) -> tuple[CacheTensor, ...]:
         """Convolution columns of Q and K, of V, and the state."""
@@ -66,21 +58,13 @@ class KimiDeltaAttention:
     output; Ling: of the decay too).
     """
 
+    layer_type: ClassVar[str] = "kda"
+    family: ClassVar[str] = "recurrent"
     kind: Literal["kda"] = "kda"
     num_heads: int
     head_dim: int
     conv_kernel: int
     full_rank: Literal["none", "output", "both"] = "none"
-
-    @property
-    def layer_type(self) -> str:
-        """kda."""
-        return "kda"
-
-    @property
-    def family(self) -> str:
-        """recurrent."""
-        return "recurrent"
 
     def tensors(self) -> tuple[CacheTensor, ...]:
         """Convolution columns of Q, K and V, and the state."""
@@ -113,19 +97,11 @@ class KimiDeltaAttention:
 class LightningAttention:
     """Lightning attention (MiniMax-01, arXiv 2501.08313): one head_dim x head_dim state per head."""
 
+    layer_type: ClassVar[str] = "lightning_linear"
+    family: ClassVar[str] = "recurrent"
     kind: Literal["lightning"] = "lightning"
     num_heads: int
     head_dim: int
-
-    @property
-    def layer_type(self) -> str:
-        """lightning_linear."""
-        return "lightning_linear"
-
-    @property
-    def family(self) -> str:
-        """recurrent."""
-        return "recurrent"
 
     def tensors(self) -> tuple[CacheTensor, ...]:
         """The state."""
@@ -144,20 +120,12 @@ class LightningAttention:
 class Rwkv:
     """RWKV-5 to 7: a head_size x head_size state per head and the last input of two token-shift mixers."""
 
+    layer_type: ClassVar[str] = "rwkv"
+    family: ClassVar[str] = "recurrent"
     kind: Literal["rwkv"] = "rwkv"
     num_heads: int
     head_size: int
     hidden_size: int
-
-    @property
-    def layer_type(self) -> str:
-        """rwkv."""
-        return "rwkv"
-
-    @property
-    def family(self) -> str:
-        """recurrent."""
-        return "recurrent"
 
     def tensors(self) -> tuple[CacheTensor, ...]:
         """Two token-shift vectors (copied on every rank) and the state."""

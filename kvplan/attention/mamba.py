@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from kvplan.cache import CacheTensor, Fixed
 from kvplan.matrix import Weight, linear, vector
@@ -21,6 +21,8 @@ class Mamba1:
     Of the weights: `dt_norms` of dt, B and C (Jamba); `conv_bias`; `proj_bias` on in_proj and out_proj.
     """
 
+    layer_type: ClassVar[str] = "mamba1"
+    family: ClassVar[str] = "recurrent"
     kind: Literal["mamba1"] = "mamba1"
     intermediate_size: int
     state_size: int
@@ -29,16 +31,6 @@ class Mamba1:
     dt_norms: bool = False
     conv_bias: bool = True
     proj_bias: bool = False
-
-    @property
-    def layer_type(self) -> str:
-        """mamba1."""
-        return "mamba1"
-
-    @property
-    def family(self) -> str:
-        """recurrent."""
-        return "recurrent"
 
     def tensors(self) -> tuple[CacheTensor, ...]:
         """Convolution columns and the state; channels share out over ranks."""
@@ -70,6 +62,8 @@ class Mamba2:
     out_proj.
     """
 
+    layer_type: ClassVar[str] = "mamba2"
+    family: ClassVar[str] = "recurrent"
     kind: Literal["mamba2"] = "mamba2"
     num_heads: int
     head_dim: int
@@ -79,16 +73,6 @@ class Mamba2:
     gated_norm: bool = True
     conv_bias: bool = True
     proj_bias: bool = False
-
-    @property
-    def layer_type(self) -> str:
-        """mamba2."""
-        return "mamba2"
-
-    @property
-    def family(self) -> str:
-        """recurrent."""
-        return "recurrent"
 
     def tensors(self) -> tuple[CacheTensor, ...]:
         """Convolution columns of x (by heads) and of B and C (by groups, copied below one per rank); the state."""
@@ -120,20 +104,12 @@ class Mamba2:
 class ShortConv:
     """A gated short convolution (LFM2): only the last columns are kept. `bias`: on its convolution and projections."""
 
+    layer_type: ClassVar[str] = "short_conv"
+    family: ClassVar[str] = "recurrent"
     kind: Literal["short_conv"] = "short_conv"
     channels: int
     conv_kernel: int
     bias: bool = False
-
-    @property
-    def layer_type(self) -> str:
-        """short_conv."""
-        return "short_conv"
-
-    @property
-    def family(self) -> str:
-        """recurrent."""
-        return "recurrent"
 
     def tensors(self) -> tuple[CacheTensor, ...]:
         """The last conv_kernel - 1 columns of every channel."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from kvplan.cache import CacheTensor, PerToken, Window
 from kvplan.matrix import Weight, linear, vector
@@ -24,6 +24,7 @@ class MultiHeadLatentAttention:
     down projections and on the output.
     """
 
+    family: ClassVar[str] = "mla"
     kind: Literal["mla"] = "mla"
     num_attention_heads: int
     kv_lora_rank: int
@@ -44,11 +45,6 @@ class MultiHeadLatentAttention:
         if self.shares_index:
             return "mla_dsa_shared_index"
         return "mla_dsa" if self.index_head_dim else "mla"
-
-    @property
-    def family(self) -> str:
-        """mla."""
-        return "mla"
 
     @property
     def head_dim(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from kvplan.attention.gqa import GroupedQueryAttention
 from kvplan.attention.mla import MultiHeadLatentAttention
@@ -16,6 +16,7 @@ from kvplan.matrix import Weight
 class NoCache:
     """A layer without attention; `reason` says what it is instead."""
 
+    family: ClassVar[str] = "none"
     kind: Literal["none"] = "none"
     reason: Literal["mlp", "moe", "no_op attention", "linear replacement"]
 
@@ -23,11 +24,6 @@ class NoCache:
     def layer_type(self) -> str:
         """none(reason)."""
         return f"none({self.reason})"
-
-    @property
-    def family(self) -> str:
-        """none."""
-        return "none"
 
     def tensors(self) -> tuple[CacheTensor, ...]:
         """Nothing."""
@@ -43,18 +39,10 @@ class SharedCache:
     """Attention that reads the cache of an earlier layer and stores none: K and V (Gemma-3n `num_kv_shared_layers`,
     cross-layer attention), or the latent (`kv_source_layers`)."""
 
+    layer_type: ClassVar[str] = "none(kv shared)"
+    family: ClassVar[str] = "none"
     kind: Literal["shared"] = "shared"
     source: GroupedQueryAttention | MultiHeadLatentAttention
-
-    @property
-    def layer_type(self) -> str:
-        """none(kv shared)."""
-        return "none(kv shared)"
-
-    @property
-    def family(self) -> str:
-        """none."""
-        return "none"
 
     @property
     def num_attention_heads(self) -> int:

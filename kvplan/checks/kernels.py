@@ -40,8 +40,8 @@ def mla_kernel(p: Plan) -> Item | None:
         more_bytes, more_flops = fallback_cost(found[1], p.deployment.max_model_len)
         seconds = f", a decode step of {format_seconds(p.step.seconds)} no longer holds" if p.step else ""
         reason = (
-            f"{missing}; restored K and V cost {more_bytes:.0f} times the bytes if stored and {more_flops:.0f} times the "
-            f"FLOPs if restored every step{seconds}"
+            f"{missing}; restored K and V cost {more_bytes:.0f} times the bytes if stored and {more_flops:.0f} times "
+            f"the FLOPs if restored every step{seconds}"
         )
         return Item("mla-kernel", title, "fail", reason, "choose an engine version and GPU with an MLA kernel")
     if slow:
@@ -62,8 +62,8 @@ def _kernel_gap(p: Plan) -> tuple[str | None, str | None]:
         return f"compute capability {cap[0]}.{cap[1]} has no MLA kernel in {name} (8.0 and later)", None
     if cap is not None and cap not in {(9, 0), (10, 0), (10, 3)}:
         return None, (
-            f"compute capability {cap[0]}.{cap[1]} has only the Triton kernel: 48 % of bandwidth at 16 heads and 10 % of "
-            "the arithmetic peak at 128 heads were measured on an A100"
+            f"compute capability {cap[0]}.{cap[1]} has only the Triton kernel: 48 % of bandwidth at 16 heads and 10 % "
+            "of the arithmetic peak at 128 heads were measured on an A100"
         )
     return None, None
 
@@ -110,7 +110,9 @@ def fp8_rope(p: Plan) -> Item | None:
     entry, rope = _entry_bytes(p, found[1]), p.layout.kv_format.of("rope")
     title = "FP8 and the rotary key"
     if rope.bits == 16:
-        return Item("fp8-rope", title, "pass", f"{entry} B a token: latent in 8 bit with its scales, rotary key in 16 bit")
+        return Item(
+            "fp8-rope", title, "pass", f"{entry} B a token: latent in 8 bit with its scales, rotary key in 16 bit"
+        )
     return Item(
         "fp8-rope", title, "warn",
         f"{entry} B a token: the rotary key is in {rope.bits} bit too, with one scale for the tensor",
@@ -126,8 +128,8 @@ def fp8_on_hybrids(p: Plan) -> Item | None:
     gain = 2 - share
     return Item(
         "fp8-hybrid", "FP8 on a hybrid", "warn" if share > 0.1 else "pass",
-        f"{share:.0%} of a session ({format_bytes(p.fixed_bytes_per_session_per_rank)}) does not shrink with the KV dtype: "
-        f"at most {gain:.2f} times the sessions",
+        f"{share:.0%} of a session ({format_bytes(p.fixed_bytes_per_session_per_rank)}) does not shrink with the "
+        f"KV dtype: at most {gain:.2f} times the sessions",
         "weigh the loss of precision against that gain" if share > 0.1 else "",
     )  # fmt: skip
 

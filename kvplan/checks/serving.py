@@ -31,7 +31,9 @@ def concurrency(p: Plan) -> Item:
     if batched and batched < p.max_batch:
         reason = f"{p.max_batch:,} sessions decode one token each, a step takes {batched:,}"
         return Item("concurrency", title, "warn", reason, f"--max-num-batched-tokens {2 * p.max_batch}")
-    return Item("concurrency", title, "pass", f"{p.max_batch:,} sessions fit; {p.engine.flags(p.deployment, p.max_batch)}")
+    return Item(
+        "concurrency", title, "pass", f"{p.max_batch:,} sessions fit; {p.engine.flags(p.deployment, p.max_batch)}"
+    )
 
 
 def _pool_batch(p: Plan) -> int:
@@ -52,8 +54,8 @@ def regime(p: Plan) -> Item | None:
     turn = _gemm_turn(p, ridge)
     gemms = "arithmetic" if turn is not None and p.batch >= turn else "memory"
     reason = (
-        f"attention does {intensity:.1f} FLOP a byte against a ridge of {ridge:.0f}: bound by {attention}, whatever the "
-        f"batch; weight GEMMs turn to arithmetic at batch {turn:,}" if turn is not None else
+        f"attention does {intensity:.1f} FLOP a byte against a ridge of {ridge:.0f}: bound by {attention}, whatever "
+        f"the batch; weight GEMMs turn to arithmetic at batch {turn:,}" if turn is not None else
         f"attention does {intensity:.1f} FLOP a byte against a ridge of {ridge:.0f}: bound by {attention}"
     )  # fmt: skip
     whole = f"; at batch {p.batch:,} they are bound by {gemms}" if turn is not None else ""
@@ -88,7 +90,9 @@ def yarn(p: Plan) -> Item | None:
         longest = spec.max_position_embeddings
         if longest and tokens > longest:
             reason = f"{tokens:,} tokens planned, {longest:,} positions in the config and no rope scaling"
-            return Item("yarn", title, "fail", reason, f"--context {format_tokens(longest)}, or a checkpoint with scaling")
+            return Item(
+                "yarn", title, "fail", reason, f"--context {format_tokens(longest)}, or a checkpoint with scaling"
+            )
         return None
     trained = scaling.original_max_position_embeddings
     reach = int(trained * scaling.factor)
@@ -99,13 +103,15 @@ def yarn(p: Plan) -> Item | None:
     scaled = f"; only the {found[1].qk_rope_head_dim} rotary elements are scaled" if found else ""
     missing = scaling.rope_type == "yarn" and found and not (scaling.mscale or scaling.mscale_all_dim)
     if missing:
-        return Item("yarn", title, "warn", facts + scaled + "; no mscale: attention is not rescaled", "check the config")
+        return Item(
+            "yarn", title, "warn", facts + scaled + "; no mscale: attention is not rescaled", "check the config"
+        )
     mscale = f", mscale {scaling.mscale:g}" if scaling.mscale else ""
     return Item("yarn", title, "pass", facts + mscale + scaled)
 
 
 def tp_replication(p: Plan) -> Item | None:
-    """Tensor parallelism copies the latent: where data-parallel attention or DCP holds more, and where GQA is smaller."""
+    """Tensor parallelism copies the latent: where DP attention or DCP holds more, and where GQA is smaller."""
     found, d = latent_layers(p), p.deployment
     if not found or d.parallel.tp == 1:
         return None

@@ -17,7 +17,8 @@ def starts(p: Plan) -> Item:
     if p.fits:
         return Item("default-context", "the maximum length fits", "pass", f"{p.max_batch:,} sessions of {length}")
     change = f"--context {p.max_context_tokens}" if p.max_context_tokens else "more memory, or fewer bytes of weights"
-    reason = f"{format_bytes(p.shortfall_bytes)} short at {length} tokens; the longest that starts is {p.max_context_tokens:,}"
+    short = format_bytes(p.shortfall_bytes)
+    reason = f"{short} short at {length} tokens; the longest that starts is {p.max_context_tokens:,}"
     return Item("default-context", "the maximum length fits", "fail", reason, change)
 
 
@@ -31,8 +32,8 @@ def state_blocks(p: Plan) -> Item | None:
     if seqs > blocks:
         return Item(
             "state-blocks", title, "fail",
-            f"max_num_seqs {seqs:,} exceeds {blocks:,} blocks; the engine refuses to capture graphs for more sessions than "
-            "it has state blocks",
+            f"max_num_seqs {seqs:,} exceeds {blocks:,} blocks; the engine refuses to capture graphs for more sessions "
+            "than it has state blocks",
             f"--max-num-seqs {blocks}",
         )  # fmt: skip
     return Item("state-blocks", title, "pass", f"{blocks:,} blocks for {seqs:,} sessions")

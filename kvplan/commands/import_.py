@@ -15,7 +15,9 @@ def register(app: typer.Typer) -> None:
 
     @app.command(name="import")
     def import_(
-        config: Annotated[Path, typer.Argument(help="A config.json, or the folder that holds one.", show_default=False)],
+        config: Annotated[
+            Path, typer.Argument(help="A config.json, or the folder that holds one.", show_default=False)
+        ],
         output: Annotated[Path, typer.Option("--output", "-o", help="The spec to write.", show_default=False)],
         format: Format = None,
     ) -> None:

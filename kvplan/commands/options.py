@@ -51,14 +51,19 @@ Engine = Annotated[
     str, typer.Option("--engine", help="Engine, with a version after `@`: vllm@0.19.", autocompletion=_engines)
 ]
 KvDtype = Annotated[
-    str, typer.Option("--kv-dtype", help="KV cache dtype; `auto` is what the engine chooses.", autocompletion=_kv_dtypes)
+    str,
+    typer.Option("--kv-dtype", help="KV cache dtype; `auto` is what the engine chooses.", autocompletion=_kv_dtypes),
 ]
 Format = Annotated[
     str | None,
-    typer.Option("--format", "-f", help="table, markdown, html, json or csv (default: by the suffix of -o, else table)."),
+    typer.Option(
+        "--format", "-f", help="table, markdown, html, json or csv (default: by the suffix of -o, else table)."
+    ),
 ]
 Plot = Annotated[Path | None, typer.Option("--plot", help="Write a plot too (.svg, .png or .pdf).", show_default=False)]
-Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write to this file; its suffix chooses the format.")]
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Write to this file; its suffix chooses the format.")
+]
 
 
 def split(text: str, option: str, read: Callable[[str], T]) -> tuple[T, ...]:

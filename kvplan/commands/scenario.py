@@ -14,8 +14,6 @@ from kvplan.commands.options import Engine, Gpu, KvDtype, contexts, engine_args,
 if TYPE_CHECKING:
     from kvplan.plan import Scenario
 
-LINES = ("weights", "activation", "non_torch", "cuda_graphs")
-
 
 def _options(
     *,
@@ -81,31 +79,32 @@ def scenario_options(verb: Callable[..., None]) -> Callable[..., None]:
 
 def read_scenario(model: str, **given: Any) -> tuple[Scenario, tuple[int, ...]]:
     """The options' texts -> a Scenario, and the context lengths after the first."""
+    from kvplan.budget import MEASURABLE
     from kvplan.catalog import load_gpu, load_model
     from kvplan.plan import Scenario
 
     lengths = contexts(given.pop("context")) if given["context"] else (given.pop("context"),)
     pool = size(given.pop("kv_pool"), "--kv-pool")
-    measured = {name: size(given.pop(name), f"--{name.replace('_', '-')}") for name in LINES}
-    site = _site(given.pop("overheads"))
+    measured = {name: size(given.pop(name), f"--{name.replace('_', '-')}") for name in MEASURABLE}
+    overheads = given.pop("overheads")
     scenario = Scenario(
         model=load_model(model),
         gpu=load_gpu(given.pop("gpu")),
         context=lengths[0],
         kv_pool_bytes=pool or given.pop("kv_pool_bytes"),
         engine_args=engine_args(given.pop("engine_arg") or ()),
-        given_bytes=site | {name: value for name, value in measured.items() if value is not None},
+        given_bytes={name: value for name, value in measured.items() if value is not None},
         **{k: v for k, v in given.items() if k != "kv_pool_bytes"},
     )
-    return scenario, lengths[1:]
+    return _with_site(scenario, overheads) if overheads else scenario, lengths[1:]
 
 
-def _site(path: str | None) -> dict[str, int]:
-    """Overheads measured on a site; empty without a file."""
-    if path is None:
-        return {}
+def _with_site(scenario: Scenario, path: str) -> Scenario:
+    """The scenario with what a site measured, where the user gives no figure of their own."""
+    from dataclasses import replace
     from pathlib import Path
 
-    from kvplan.overheads import read_overheads
+    from kvplan.overheads import read_site
 
-    return dict(read_overheads(Path(path)))
+    site = read_site(Path(path)).given_bytes(scenario.model.name, scenario.parallelism())
+    return replace(scenario, given_bytes={**site, **scenario.given_bytes})

@@ -14,7 +14,9 @@ def register(app: typer.Typer) -> None:
 
     @app.command()
     def show(
-        what: Annotated[str, typer.Argument(help="models, gpus, engines, formats, a model or a GPU.", show_default=False)],
+        what: Annotated[
+            str, typer.Argument(help="models, gpus, engines, formats, a model or a GPU.", show_default=False)
+        ],
         format: Format = None,
         output: Output = None,
     ) -> None:

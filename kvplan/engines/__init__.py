@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def engine_names() -> tuple[str, ...]:
     return tuple(sorted(n for n in names - _NOT_ENGINES if not n.startswith("_")))
 
 
-@lru_cache(maxsize=None)
+@cache
 def engine(name: str) -> Engine:
     """The engine called `name`; `-` and `_` are the same."""
     module = name.lower().replace("-", "_").replace(".", "_")

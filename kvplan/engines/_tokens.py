@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kvplan.arith import cdiv, minimum, round_up
 from kvplan.engines.base import Capacity
@@ -23,7 +23,7 @@ class TokenPool:
     """`kvplan.engines.base.Layout` over token slots.
 
     `cell_bytes`: bytes of one token in all growing layers of the fullest rank. `window_cell_bytes`: of one slot in all
-    sliding layers; `window_ratio` of such slots for each growing one; `window_tokens`: slots that a session holds of them.
+    sliding layers; `window_ratio` of such slots for each growing one, of which a session holds `window_tokens`.
     `state_bytes`: of one session's states; `state_slots` of them held per running session; `state_ratio`: bytes of
     states for one byte of the rest. `spare_blocks`, `spare_states`: allocated beside those that are handed out.
     """

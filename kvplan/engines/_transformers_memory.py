@@ -10,10 +10,10 @@ from kvplan.units import GIB
 from kvplan.weights import rank_bytes
 
 if TYPE_CHECKING:
-    from kvplan.engines.base import Deployment, Layout
+    from kvplan.engines.base import Deployment
 
 
-def budget(deployment: Deployment, layout: Layout, given_bytes: Mapping[str, int]) -> Budget:
+def budget(deployment: Deployment, given_bytes: Mapping[str, int]) -> Budget:
     """What remains of the device after weights, context and one step's activations."""
     d = deployment
     size = rank_bytes(d.spec, d.parallel)

@@ -6,11 +6,14 @@ layout turns bytes of pool into blocks, tokens and sessions; those methods take 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kvplan.parallel import Parallelism
+from kvplan.errors import BadInput
+from kvplan.parallel import SINGLE, Parallelism
 
 if TYPE_CHECKING:
     from kvplan.arith import Ints
@@ -32,7 +35,7 @@ class Deployment:
     spec: ModelSpec
     gpu: GpuSpec
     max_model_len: int
-    parallel: Parallelism = Parallelism()
+    parallel: Parallelism = SINGLE
     version: str | None = None
     kv_dtype: str = "auto"
     block_size: int | None = None
@@ -71,6 +74,30 @@ def choose(args: Mapping[str, Any], name: str, default: Any) -> Any:
     """An engine argument, or its default where it is absent or None."""
     value = args.get(name)
     return default if value is None else value
+
+
+def whole(args: Mapping[str, Any], name: str, default: int | None) -> int | None:
+    """An engine argument that counts something; `BadInput` for anything but a whole number above 0."""
+    value = choose(args, name, default)
+    if value is not None and (type(value) is not int or not 0 < value < 2**40):
+        raise BadInput(f"engine_args: {name}: {value!r} is not a whole number above 0")
+    return value
+
+
+def share(args: Mapping[str, Any], name: str, default: str) -> Fraction:
+    """An engine argument that is a ratio; `BadInput` for anything but a number above 0."""
+    value = choose(args, name, default)
+    if isinstance(value, bool) or not re.fullmatch(r"\d{1,9}(\.\d{1,18})?", str(value)) or not Fraction(str(value)):
+        raise BadInput(f"engine_args: {name}: {value!r} is not a ratio above 0, such as {default}")
+    return Fraction(str(value))
+
+
+def switch(args: Mapping[str, Any], name: str, *, default: bool = False) -> bool:
+    """An engine argument that is on or off; `BadInput` for anything else."""
+    value = choose(args, name, default)
+    if not isinstance(value, bool):
+        raise BadInput(f"engine_args: {name}: {value!r} is not true or false")
+    return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +153,7 @@ class Layout(Protocol):
         ...
 
     def pool_bytes(self, kind: str, slots: int) -> int | None:
-        """Bytes of one pool of `slots` slots as this engine's log names it (kv, full, swa, state); None for no such pool."""
+        """Bytes of one pool of `slots` slots as this engine's log names it (kv, full, swa, state); None without one."""
         ...
 
     def needed_bytes(self, tokens: int) -> int:

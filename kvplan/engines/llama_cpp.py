@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from kvplan.arith import cdiv, maximum, minimum, round_up
 from kvplan.budget import Budget
 from kvplan.cache import CacheTensor, PerToken
-from kvplan.engines.base import Capacity, DeploymentKey, choose
+from kvplan.engines.base import Capacity, DeploymentKey, choose, switch, whole
 from kvplan.errors import Unsupported
 from kvplan.parallel import stage_layers
 from kvplan.storage import FP32, KvFormat, kv_format
@@ -49,12 +49,15 @@ class LlamaCppLayout:
     def __init__(self, deployment: Deployment) -> None:
         self.deployment = deployment
         d, args = deployment, deployment.engine_args
-        self.n_seq = int(d.max_num_seqs or choose(args, "n_parallel", None) or choose(args, "n_seq_max", 1))
-        self.unified = bool(choose(args, "kv_unified", False)) and not self._per_sequence
-        self.ubatch = int(choose(args, "n_ubatch", None) or choose(args, "ubatch_size", 512))
-        self.swa_full = bool(choose(args, "swa_full", False))
+        self.n_seq = d.max_num_seqs or whole(args, "n_parallel", None) or whole(args, "n_seq_max", 1) or 1
+        self.unified = switch(args, "kv_unified") and not self._per_sequence
+        self.ubatch = whole(args, "n_ubatch", None) or whole(args, "ubatch_size", 512) or 512
+        self.swa_full = switch(args, "swa_full")
+        whole(args, "n_ctx", None)  # a bad one is said at once
         self.type_k, self.type_v = _types(d)
-        self.notes: tuple[str, ...] = ("The whole context is allocated at start; one GPU more is one more share of the layers.",)
+        self.notes: tuple[str, ...] = (
+            "The whole context is allocated at start; one GPU more is one more share of the layers.",
+        )
 
     @property
     def _per_sequence(self) -> bool:
@@ -90,7 +93,9 @@ class LlamaCppLayout:
     def rows(self) -> tuple[Rows, ...]:
         """The tensors of the device that holds most."""
         stages = stage_layers(self.deployment.spec.num_hidden_layers, self.deployment.parallel.pp)
-        return max((tuple(self._stage_rows(s)) for s in stages), key=lambda rows: sum(r.layers * r.row_bytes for r in rows))
+        return max(
+            (tuple(self._stage_rows(s)) for s in stages), key=lambda rows: sum(r.layers * r.row_bytes for r in rows)
+        )
 
     def _stage_rows(self, stage: range) -> Iterator[Rows]:
         for group in self.deployment.spec.layer_groups:
@@ -121,7 +126,13 @@ class LlamaCppLayout:
             for tensor in group.tensors():
                 if tensor.role in _STATE_ROLES:
                     # A compressor keeps both groups that overlap, or one group that does not.
-                    total += layers * tensor.heads * FP32.vector_bytes(tensor.dim) * int(tensor.slots(1)) * _state_rows(group)
+                    total += (
+                        layers
+                        * tensor.heads
+                        * FP32.vector_bytes(tensor.dim)
+                        * int(tensor.slots(1))
+                        * _state_rows(group)
+                    )
         return total
 
     def context_cells(self, n_ctx: Ints, n_seq: int) -> Ints:
@@ -154,7 +165,7 @@ class LlamaCppLayout:
         return totals
 
     def pool_bytes(self, kind: str, slots: int) -> int | None:
-        """Bytes of `slots` cells (over all streams) of full layers, of sliding layers, or of all; states by sequence."""
+        """Bytes of `slots` cells (over all streams) of full layers, of sliding ones, or of all; states by sequence."""
         if kind == "state":
             return slots * self.state_bytes or None
         kinds = {"full": (False,), "swa": (True,), "kv": (False, True)}.get(kind, ())
@@ -169,7 +180,11 @@ class LlamaCppLayout:
     def num_blocks(self, pool_bytes: Ints) -> Ints:
         """Multiples of 256 cells that fit beside windows and states."""
         fixed = self.session_bytes(CELL_PAD) - self.bytes_per_block
-        return maximum(pool_bytes - fixed, pool_bytes * 0) // self.bytes_per_block if self.bytes_per_block else pool_bytes * 0
+        return (
+            maximum(pool_bytes - fixed, pool_bytes * 0) // self.bytes_per_block
+            if self.bytes_per_block
+            else pool_bytes * 0
+        )
 
     def blocks_per_session(self, tokens: Ints) -> Ints:
         """Padded cells of one sequence, in multiples of 256."""
@@ -185,8 +200,7 @@ class LlamaCppLayout:
 
     def _n_ctx(self, tokens: Any, n_seq: int) -> Any:
         """-c: as stated, else every sequence gets the full length."""
-        stated = self.deployment.engine_args.get("n_ctx")
-        return int(stated) if stated else tokens * n_seq
+        return whole(self.deployment.engine_args, "n_ctx", None) or tokens * n_seq
 
     def max_batch(self, pool_bytes: Ints, tokens: Ints) -> Ints:
         """Sequences of `tokens` tokens whose separate streams fit."""
@@ -226,7 +240,9 @@ def _types(d: Deployment) -> tuple[KvFormat, KvFormat]:
     value = kv_format(str(choose(d.engine_args, "type_v", default)))
     single = any(a.kind in {"mla", "compressed"} for _, a in d.spec.mixers())
     if single and key != value and "type_v" in d.engine_args:
-        raise Unsupported(f"llama.cpp: model does not support different K ({key.name}) and V ({value.name}) cache types")
+        raise Unsupported(
+            f"llama.cpp: model does not support different K ({key.name}) and V ({value.name}) cache types"
+        )
     for _, attention in d.spec.mixers():
         for tensor in attention.tensors():
             fmt = key if tensor.role in _K_ROLES else value

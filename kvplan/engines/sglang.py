@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from kvplan.budget import Budget
 from kvplan.cache import CacheTensor, Fixed, PerToken, Window
 from kvplan.engines._tokens import TokenPool
-from kvplan.engines.base import DeploymentKey, choose
+from kvplan.engines.base import DeploymentKey, choose, share, switch, whole
 from kvplan.errors import UnknownName, Unsupported
 from kvplan.model import LayerGroup, ModelSpec
 from kvplan.parallel import stage_layers
@@ -41,7 +41,7 @@ def _is_compressed(spec: ModelSpec) -> bool:
 
 
 def kv_dtype(deployment: Deployment) -> str:
-    """`auto`: what the checkpoint's KV scheme says; fp8 for DeepSeek-V4, and for DSA on SM 10 and later; else 16 bit."""
+    """`auto`: what the checkpoint's KV scheme says; fp8 for DeepSeek-V4, and for DSA from SM 10 on; else 16 bit."""
     asked, spec = deployment.kv_dtype, deployment.spec
     if asked != "auto":
         return kv_format(asked).name
@@ -53,7 +53,7 @@ def kv_dtype(deployment: Deployment) -> str:
 
 
 def storage(deployment: Deployment, dtype: str) -> KvFormat:
-    """KV dtype -> storage per tensor. DSA in fp8 keeps FlashMLA's 656-byte record, or 576 bytes under trtllm kernels."""
+    """KV dtype -> storage per tensor. DSA in fp8 keeps FlashMLA's 656-byte record, or 576 under trtllm kernels."""
     if dtype not in _DTYPES:
         raise UnknownName.of("kv dtype for SGLang", dtype, _DTYPES)
     spec, fmt = deployment.spec, kv_format(dtype)
@@ -61,7 +61,7 @@ def storage(deployment: Deployment, dtype: str) -> KvFormat:
         fmt = kv_format("fp8_ds_mla")
     if dtype == "nvfp4" and _is_sparse(spec):
         raise Unsupported("sglang: fp4 KV cache is not supported with a sparse indexer")
-    # Convolution columns keep the model's dtype; SSM states are fp32 unless the config or an environment says otherwise.
+    # Convolution columns keep the model's dtype; SSM states are fp32 unless a flag or an environment says otherwise.
     conv = TORCH_DTYPES.get(spec.torch_dtype, BF16)
     state = TORCH_DTYPES.get(str(choose(deployment.engine_args, "mamba_ssm_dtype", "float32")))
     return fmt.with_roles(conv_state=conv, **({"recurrent_state": state} if state else {}))
@@ -84,7 +84,7 @@ def page_size(deployment: Deployment) -> int:
     args, spec = deployment.engine_args, deployment.spec
     backend = str(args.get("attention_backend") or args.get("decode_attention_backend") or "")
     forced = 256 if _is_compressed(spec) else 64 if _is_sparse(spec) else _PAGE_OF_BACKEND.get(backend)
-    return int(forced or deployment.block_size or choose(args, "page_size", 1))
+    return forced or deployment.block_size or whole(args, "page_size", 1) or 1
 
 
 def _sum_bytes(spec: ModelSpec, fmt: KvFormat, deployment: Deployment, law: type) -> dict[Any, int]:
@@ -122,7 +122,7 @@ def _window_ratio(deployment: Deployment, growing: bool) -> Fraction:
     if not growing:
         return Fraction(1)
     default = "0.1" if _is_compressed(deployment.spec) else "0.8"
-    return Fraction(str(choose(deployment.engine_args, "swa_full_tokens_ratio", default)))
+    return share(deployment.engine_args, "swa_full_tokens_ratio", default)
 
 
 @lru_cache(maxsize=1024)
@@ -134,7 +134,7 @@ def _layout(key: DeploymentKey) -> TokenPool:
     windows = _sum_bytes(spec, fmt, d, Window)
     states = _sum_bytes(spec, fmt, d, Fixed)
     cell = sum((size * law.slots_per_token() for law, size in growing.items()), Fraction(0))
-    radix = not choose(d.engine_args, "disable_radix_cache", False)
+    radix = not switch(d.engine_args, "disable_radix_cache")
     return TokenPool(
         kv_dtype=dtype,
         kv_format=fmt,
@@ -148,7 +148,7 @@ def _layout(key: DeploymentKey) -> TokenPool:
         window_tokens=max((w.tokens for w in windows), default=0) + page,
         state_bytes=sum(size * law.count for law, size in states.items()),
         state_slots=3 if radix else 1,
-        state_ratio=Fraction(str(choose(d.engine_args, "mamba_full_memory_ratio", "0.9"))) if states else Fraction(0),
+        state_ratio=share(d.engine_args, "mamba_full_memory_ratio", "0.9") if states else Fraction(0),
         dcp=d.parallel.dcp,
         spare_blocks=1,
         spare_states=1,
@@ -165,18 +165,18 @@ def _notes(d: Deployment) -> tuple[str, ...]:
 
 def chunked_prefill_size(d: Deployment) -> int:
     """--chunked-prefill-size by GPU memory (engines.md section 1.5)."""
-    stated = d.max_num_batched_tokens or d.engine_args.get("chunked_prefill_size")
+    stated = d.max_num_batched_tokens or whole(d.engine_args, "chunked_prefill_size", None)
     if stated:
-        return int(stated)
+        return stated
     tiers = ((20, 2048), (35, 4096), (60, 4096), (160, 8192))
     return next((size for gib, size in tiers if d.gpu.memory_bytes < gib * _GIB), 16384)
 
 
 def max_running_requests(d: Deployment) -> int:
     """--max-running-requests, per group of data-parallel attention; 256 for DeepSeek-V4, else up to 4,096."""
-    stated = d.max_num_seqs or d.engine_args.get("max_running_requests")
+    stated = d.max_num_seqs or whole(d.engine_args, "max_running_requests", None)
     if stated:
-        return max(1, int(stated) // d.parallel.dp)
+        return max(1, stated // d.parallel.dp)
     return 256 if _is_compressed(d.spec) else 4096
 
 
@@ -198,9 +198,7 @@ class SGLang:
         for _, attention in deployment.spec.mixers():
             heads = getattr(attention, "num_attention_heads", None)
             if heads and heads % deployment.parallel.tp:
-                raise Unsupported(
-                    f"sglang: {heads} attention heads are not divisible by tensor parallel size {deployment.parallel.tp}"
-                )
+                raise Unsupported(f"sglang: {heads} attention heads are not divisible by tp {deployment.parallel.tp}")
         return _layout(DeploymentKey(deployment))
 
     def budget(self, deployment: Deployment, layout: Layout, given_bytes: Mapping[str, int]) -> Budget:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from kvplan.budget import Budget
 from kvplan.cache import CacheTensor, Fixed, PerToken
 from kvplan.engines._tokens import TokenPool
-from kvplan.engines.base import DeploymentKey, choose
+from kvplan.engines.base import DeploymentKey, whole
 from kvplan.errors import UnknownName, Unsupported
 from kvplan.parallel import stage_layers
 from kvplan.storage import TORCH_DTYPES, KvFormat, kv_format
@@ -39,7 +39,7 @@ def _windowed(tensor: CacheTensor, deployment: Deployment) -> bool:
 
 
 def _bytes(deployment: Deployment, fmt: KvFormat) -> tuple[int, int, int, int]:
-    """(growing, sliding, longest window, states) on the fullest stage: bytes of a token, of a slot, tokens, of a session."""
+    """Fullest stage: bytes of a growing token, of a sliding slot, the longest window in tokens, a session's states."""
     best = (0, 0, 0, 0)
     for stage in stage_layers(deployment.spec.num_hidden_layers, deployment.parallel.pp):
         growing = sliding = window = states = 0
@@ -71,11 +71,11 @@ def _layout(key: DeploymentKey) -> TokenPool:
     return TokenPool(
         kv_dtype=dtype,
         kv_format=fmt,
-        block_size=int(d.block_size or choose(d.engine_args, "tokens_per_block", 32)),
+        block_size=d.block_size or whole(d.engine_args, "tokens_per_block", 32) or 32,
         cell_bytes=Fraction(growing),
         max_model_len=d.max_model_len,
-        max_num_seqs=int(d.max_num_seqs or choose(d.engine_args, "max_batch_size", 2048)),
-        max_num_batched_tokens=int(d.max_num_batched_tokens or choose(d.engine_args, "max_num_tokens", 8192)),
+        max_num_seqs=d.max_num_seqs or whole(d.engine_args, "max_batch_size", 2048) or 2048,
+        max_num_batched_tokens=d.max_num_batched_tokens or whole(d.engine_args, "max_num_tokens", 8192) or 8192,
         window_cell_bytes=sliding,
         # Distinct windows share the pool equally: as many bytes for sliding layers as for full ones.
         window_ratio=Fraction(growing, sliding) if sliding and growing else Fraction(bool(sliding)),

@@ -19,7 +19,7 @@ from kvplan.attention.mla import MultiHeadLatentAttention
 from kvplan.budget import Budget
 from kvplan.cache import CacheTensor, Fixed, PerToken, Window
 from kvplan.engines.base import Capacity, DeploymentKey, choose
-from kvplan.errors import Unsupported
+from kvplan.errors import BadInput, Unsupported
 from kvplan.storage import FP32, TORCH_DTYPES, KvFormat, Storage, kv_format
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Overlap:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Bytes of one slot over some layers, and the law of its slots; `pinned`: holds the whole prompt after a prefill."""
+    """Bytes of one slot over some layers, and the law of its slots; `pinned`: a prefill leaves its whole prompt."""
 
     slot_bytes: int
     law: PerToken | Window | Fixed | Groups | Buffer | Overlap
@@ -117,7 +117,9 @@ def _parts(attention: Attention, element: Storage, version: tuple[int, int], *, 
         yield from _compressed_parts(attention, element, version)
         return
     tensors = (
-        _mla_tensors(attention, version) if isinstance(attention, MultiHeadLatentAttention) else iter(attention.tensors())
+        _mla_tensors(attention, version)
+        if isinstance(attention, MultiHeadLatentAttention)
+        else iter(attention.tensors())
     )
     for tensor in tensors:
         storage = FP32 if tensor.role == "recurrent_state" else element
@@ -206,7 +208,9 @@ class GrowingCache:
         low, high = 0, self.max_model_len
         while low < high:
             middle = (low + high + 1) // 2
-            low, high = (middle, high) if int(self.storage_bytes(middle)) * sessions <= pool_bytes else (low, middle - 1)
+            low, high = (
+                (middle, high) if int(self.storage_bytes(middle)) * sessions <= pool_bytes else (low, middle - 1)
+            )
         return low
 
 
@@ -216,7 +220,10 @@ def _layout(key: DeploymentKey) -> GrowingCache:
     dtype = kv_format(d.spec.torch_dtype if d.kv_dtype == "auto" else d.kv_dtype)
     if dtype.default not in set(TORCH_DTYPES.values()):
         raise Unsupported(f"transformers: caches are stored in the model's dtype (bf16, fp16, fp32), not {dtype.name}")
-    static = bool(choose(d.engine_args, "cache_implementation", "dynamic") == "static")
+    implementation = choose(d.engine_args, "cache_implementation", "dynamic")
+    if implementation not in {"dynamic", "static"}:
+        raise BadInput(f"engine_args: cache_implementation: {implementation!r} is not dynamic or static")
+    static = implementation == "static"
     version = version_of(d)
     parts = [
         Part(len(group.indices) * part.slot_bytes, part.law, part.pinned)
@@ -253,7 +260,7 @@ class Transformers:
         """See `kvplan.engines._transformers_memory`."""
         from kvplan.engines._transformers_memory import budget
 
-        return budget(deployment, layout, given_bytes)
+        return budget(deployment, given_bytes)
 
     def flags(self, deployment: Deployment, max_num_seqs: int) -> str:
         """What to pass to `generate`."""

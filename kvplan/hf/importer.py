@@ -17,8 +17,9 @@ from kvplan.hf.parameters import with_parameters
 from kvplan.hf.quantization import quantization
 from kvplan.hf.refuse import refuse_unexplained
 from kvplan.hf.softmax import Layer
+from kvplan.layers import layer_ranges
 from kvplan.mlp import Mlp
-from kvplan.model import LayerGroup, ModelSpec, layer_ranges
+from kvplan.model import LayerGroup, ModelSpec
 from kvplan.storage import TORCH_DTYPES
 
 QUANT_NAME = "hf_quant_config.json"

@@ -29,7 +29,7 @@ _PARTS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("mlp", r"mlp|ffn|feed_forward"),
     )
 )
-_PROJECTION = re.compile(r"\w+_proj\b|\bw[123]\b")
+_PROJECTION = re.compile(r"\w+_proj\w*|\bw[123]\b")
 _WHOLE = 3
 """A part counts as left out if its module is, or at least this many of its projections are."""
 

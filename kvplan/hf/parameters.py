@@ -20,8 +20,9 @@ from kvplan.hf.encoders import encoder_weights
 from kvplan.hf.fields import Fields
 from kvplan.hf.rotary import rotary_tables
 from kvplan.hf.traits import DEFAULT, TRAITS, Flag, Key, Traits
+from kvplan.layers import layer_ranges
 from kvplan.mlp import DenseMlp, Mlp, MoeMlp
-from kvplan.model import LayerGroup, ModelSpec, OtherWeight, layer_ranges
+from kvplan.model import LayerGroup, ModelSpec, OtherWeight
 
 _LATENT = ("moe_latent_size", "routed_expert_hidden_size")
 

@@ -29,6 +29,7 @@ def items(spec: str | ModelSpec, gpu: str, **options: Any) -> dict[str, Item]:
 
 R1 = "deepseek-r1"
 YARN = RopeScaling(rope_type="yarn", factor=40.0, original_max_position_embeddings=4096, mscale=1.0, mscale_all_dim=1.0)
+MTP = {"method": "deepseek_mtp", "num_speculative_tokens": 1}
 CASES: list[tuple[str, str, str | ModelSpec, str, dict[str, Any]]] = [
     ("mla-kernel", "pass", R1, "h200", {"tp": 8}),
     ("mla-kernel", "pass", R1, "b200", {"tp": 8}),
@@ -46,7 +47,7 @@ CASES: list[tuple[str, str, str | ModelSpec, str, dict[str, Any]]] = [
     ("concurrency", "warn", "llama-3.1-8b", "h200", {"context": 512, "max_num_seqs": 512}),
     ("gemm-regime", "pass", "llama-3.1-8b", "h100", {}),
     ("yarn", "pass", model(R1, rope_scaling=YARN), "h200", {"tp": 8, "context": 131072}),
-    ("yarn", "fail", model(R1, rope_scaling=YARN, max_position_embeddings=524288), "h200", {"tp": 8, "context": 262144}),
+    ("yarn", "fail", model(R1, rope_scaling=YARN, max_position_embeddings=2**19), "h200", {"tp": 8, "context": 262144}),
     ("yarn", "warn", model(R1, rope_scaling=replace(YARN, mscale=None, mscale_all_dim=None)), "h200", {"tp": 8}),
     ("tp-replication", "warn", R1, "h200", {"tp": 8}),
     ("tp-replication", "pass", R1, "h200", {"tp": 8, "dcp": 8}),
@@ -56,7 +57,7 @@ CASES: list[tuple[str, str, str | ModelSpec, str, dict[str, Any]]] = [
     ("state-blocks", "fail", "qwen3-next-80b-a3b", "h100", {"tp": 2, "kv_pool_bytes": 2 * GIB}),
     ("fp8-hybrid", "warn", "qwen3-next-80b-a3b", "h200", {"tp": 2, "kv_dtype": "fp8"}),
     ("fp8-hybrid", "pass", "kimi-linear-48b-a3b", "h200", {"tp": 2, "kv_dtype": "fp8", "context": 1048576}),
-    ("draft", "warn", "deepseek-v3", "h200", {"tp": 8, "engine_args": {"speculative_config": {"method": "deepseek_mtp", "num_speculative_tokens": 1}}}),
+    ("draft", "warn", "deepseek-v3", "h200", {"tp": 8, "engine_args": {"speculative_config": MTP}}),
     ("unified-memory", "warn", "llama-3.1-8b", "gb10", {"gpu_memory_utilization": 0.92}),
     ("unified-memory", "pass", "llama-3.1-8b", "gb10", {"gpu_memory_utilization": 0.5}),
     ("utilization", "pass", "llama-3.1-8b", "h100", {}),
@@ -75,7 +76,9 @@ ABSENT: list[tuple[str, str, str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("rule", "verdict", "spec", "gpu", "options"), CASES, ids=[f"{c[0]}-{c[1]}-{i}" for i, c in enumerate(CASES)])
+@pytest.mark.parametrize(
+    ("rule", "verdict", "spec", "gpu", "options"), CASES, ids=[f"{c[0]}-{c[1]}-{i}" for i, c in enumerate(CASES)]
+)
 def test_verdicts(rule: str, verdict: str, spec: str | ModelSpec, gpu: str, options: dict[str, Any]) -> None:
     """The rule decides as it should, with figures in its reason, and a change where it does not pass."""
     item = items(spec, gpu, **options)[rule]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kvplan.engines._vllm_groups import Group
-from kvplan.engines._vllm_layout import VllmLayout
-from kvplan.engines._vllm_pages import PageSpec
+from kvplan.engines.vllm.groups import Group
+from kvplan.engines.vllm.layout import VllmLayout
+from kvplan.engines.vllm.pages import PageSpec
 
 
 def carve(layout: VllmLayout, pool_bytes: int) -> int:

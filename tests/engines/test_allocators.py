@@ -1,4 +1,4 @@
-"""Deliberately slow allocators, slot by slot, agree with the closed forms on random geometries; and the laws of capacity.
+"""Deliberately slow allocators, slot by slot, agree with the closed forms on random geometries; and laws of capacity.
 
 vLLM's stands in test_vllm_allocator.py.
 """
@@ -111,7 +111,7 @@ def test_transformers_token_by_token(spec: ModelSpec, tokens: int) -> None:
 @given(spec=specs(), tokens=st.integers(1, 4000), pool=st.integers(10**6, 10**9), more=st.integers(0, 10**9))
 @settings(max_examples=25, deadline=None)
 def test_laws_of_capacity(name: str, spec: ModelSpec, tokens: int, pool: int, more: int) -> None:
-    """More memory never holds fewer, more tokens never cost less, reserved is at least what the mathematics must keep."""
+    """More memory never holds fewer, more tokens never cost less, reserved is at least what mathematics must keep."""
     found = layout_of(name, spec, 4096)
     logical = int(session_bytes(spec, tokens, found.kv_format, Parallelism()))
     shown = 1 if name == "transformers" else 0  # its sliding layers keep one token less than the window

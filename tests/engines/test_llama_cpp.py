@@ -138,7 +138,9 @@ def test_every_row_of_the_reference_log(groundtruth: Path) -> None:
         if "bytes" not in row or "attention.compress_ratios" in row["model_config"]:
             continue
         params = {names.get(k, k): v for k, v in row["params"].items() if k != "n_ctx"}
-        params.setdefault("type_v", params["type_k"]) if "mla" in str(row["model_config"]) and "type_k" in params else None
+        params.setdefault("type_v", params["type_k"]) if "mla" in str(
+            row["model_config"]
+        ) and "type_k" in params else None
         got = allocated(_spec_of(row["model_config"]), row["params"]["n_ctx"], **params)
         want = row["bytes"]
         assert got["K"] == want.get("K", 0), row["case"]

@@ -183,6 +183,14 @@ def test_flags_to_paste() -> None:
     )
 
 
+@pytest.mark.parametrize(("asked", "flag"), [("bf16", "bfloat16"), ("fp16", "float16"), ("fp8_e5m2", "fp8_e5m2")])
+def test_flags_name_dtypes_as_vllm_does(asked: str, flag: str) -> None:
+    """`bf16` is no value of --kv-cache-dtype."""
+    d = deployment(LLAMA_8B, 8192, kv_dtype=asked)
+
+    assert ENGINE.flags(d, 8) == f"--max-model-len 8192 --kv-cache-dtype {flag} --max-num-seqs 8"
+
+
 def test_flags_quote_what_a_shell_would_split() -> None:
     """Mappings become JSON, lists become words."""
     args = {

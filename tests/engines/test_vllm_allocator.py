@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from kvplan.attention import Attention
 from kvplan.attention.gqa import GroupedQueryAttention
-from kvplan.engines._vllm_layout import VllmLayout
-from kvplan.engines._vllm_pages import PageSpec
-from kvplan.engines._vllm_sessions import InFlight, blocks_of
 from kvplan.engines.vllm import ENGINE
+from kvplan.engines.vllm.layout import VllmLayout
+from kvplan.engines.vllm.pages import PageSpec
+from kvplan.engines.vllm.sessions import InFlight, blocks_of
 from kvplan.model import ModelSpec, session_bytes
 from kvplan.parallel import Parallelism
 from tests.engines import oracle_vllm as oracle

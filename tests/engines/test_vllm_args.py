@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kvplan.engines._vllm_args import DEFAULTS, NO_EFFECT, Args, Speculation, arg_names, read_args
+from kvplan.engines.vllm.args import DEFAULTS, NO_EFFECT, Args, Speculation, arg_names, read_args
 from kvplan.errors import BadInput, UnknownName
 from tests.engines.vllm_models import LLAMA_8B
 

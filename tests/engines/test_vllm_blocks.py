@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kvplan.engines._vllm_backends import Need, choose, preferred_block
+from kvplan.engines.vllm.backends import Need, choose, preferred_block
 from kvplan.errors import UnknownName, Unsupported
 from kvplan.model import ModelSpec
 from tests.engines.toys import heads, model

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvplan.engines._vllm_groups import least_padding
-from kvplan.engines._vllm_layout import VllmLayout
+from kvplan.engines.vllm.groups import least_padding
+from kvplan.engines.vllm.layout import VllmLayout
 from kvplan.errors import Unsupported
 from kvplan.model import ModelSpec
 from tests.engines.toys import heads, latent, model

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kvplan.attention.mamba import Mamba1
-from kvplan.engines._vllm_layout import VllmLayout
+from kvplan.engines.vllm.layout import VllmLayout
 from kvplan.errors import BadInput, KvplanError, Unsupported
 from kvplan.gpu import GpuSpec
 from kvplan.model import ModelSpec, Quantization

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kvplan.engines._vllm_served import FIRST, LAST
-from kvplan.engines._vllm_versions import (
+from kvplan.engines.vllm.served import FIRST, LAST
+from kvplan.engines.vllm.versions import (
     CHANGES,
     NEWEST,
     OLDEST,

@@ -10,8 +10,8 @@ from kvplan.attention.compressed import CompressedAttention
 from kvplan.attention.gqa import GroupedQueryAttention
 from kvplan.attention.linear import GatedDeltaNet
 from kvplan.attention.mamba import Mamba2
-from kvplan.engines._vllm_layout import VllmLayout
 from kvplan.engines.vllm import ENGINE
+from kvplan.engines.vllm.layout import VllmLayout
 from kvplan.gpu import GpuSpec
 from kvplan.model import LayerGroup, ModelSpec
 from tests.engines.toys import H100, deployment, heads, latent, model

@@ -28,7 +28,7 @@ Logical bytes; see `kvplan fit`.
 ## Notes
 
 - The latent is on all ranks; `--dcp 8` would share it out.
-"""  # noqa: E501
+"""
 
 REST_OF_REPORT = """\
 ## Checklist

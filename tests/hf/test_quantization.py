@@ -111,6 +111,10 @@ def test_mixed_layers_are_folded_into_parts() -> None:
         (["model.layers.0.self_attn*", "model.layers.1.self_attn*"], ("attention",)),
         ([f"model.layers.0.self_attn.{p}_proj" for p in "qkvo"], ("attention",)),
         (["model.layers.0.self_attn.o_proj"], ()),
+        (
+            [f"model.layers.0.self_attn.{p}" for p in ("q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj")],
+            tuple(f"attention.{p}" for p in ("kv_a_proj_with_mqa", "kv_b_proj", "q_a_proj", "q_b_proj")),
+        ),
         ([r"re:.*mlp\.(gate|up|gate_up|down)_proj.*"], ("mlp",)),
         (["model.layers.0.mlp.gate", "model.layers.0.input_layernorm", "visual", "model.embed_tokens"], ()),
         (["model.layers.0.linear_attn*", "model.layers.0.self_attn.indexer*"], ("indexer", "mixer")),

@@ -1,7 +1,7 @@
 """Numbers that were published about KV caches, each through the library or the command line, exact.
 
-Documents: the two founding papers' tables at 128 heads x 128, 30 and 60 layers; DeepSeek-V2 (arXiv 2405.04434, table 1 and
-section 3.2.3); GQA (arXiv 2305.13245). Two statements mix units or baselines; docs/explanation says how.
+Documents: the two founding papers' tables at 128 heads x 128, 30 and 60 layers; DeepSeek-V2 (arXiv 2405.04434, table 1
+and section 3.2.3); GQA (arXiv 2305.13245). Two statements mix units or baselines; docs/explanation says how.
 """
 
 from __future__ import annotations
@@ -83,7 +83,9 @@ def test_factors() -> None:
     assert session("mla", 1, 1) / session("mqa", 1, 1) == 2.25
 
 
-@pytest.mark.parametrize(("tp", "gqa8", "mla"), [(1, 2048, 576), (2, 1024, 576), (4, 512, 576), (8, 256, 576), (16, 256, 576)])
+@pytest.mark.parametrize(
+    ("tp", "gqa8", "mla"), [(1, 2048, 576), (2, 1024, 576), (4, 512, 576), (8, 256, 576), (16, 256, 576)]
+)
 def test_elements_on_one_rank(tp: int, gqa8: int, mla: int) -> None:
     """KV heads share out, the latent is copied; from TP 4 on GQA-8 is the smaller."""
     elements = {k: compare_row(reference(k, 1), BF16, tp, 1).session_bytes_per_rank // 2 for k in ("gqa8", "mla")}
@@ -148,7 +150,8 @@ def test_the_documented_json_keys() -> None:
         {
             "model": "deepseek-v3", "attention": "mla", "kv_dtype": "bf16", "tp": 1, "context_tokens": 4096, "batch": 1,
             "bytes_per_token_per_layer": 1152, "bytes_per_token_per_rank": 70272, "fixed_bytes_per_session_per_rank": 0,
-            "session_bytes_per_rank": 287834112, "session_bytes_all_ranks": 287834112, "batch_bytes_per_rank": 287834112,
+            "session_bytes_per_rank": 287834112, "session_bytes_all_ranks": 287834112,
+            "batch_bytes_per_rank": 287834112,
             "saving_vs_mha": 0.982421875,
         }
     ]  # fmt: skip
