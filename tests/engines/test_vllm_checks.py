@@ -107,7 +107,7 @@ def test_fp8_experts_take_finer_blocks_since_029(version: str, method: str, size
         (replace(LLAMA_8B, architecture="Zamba2ForCausalLM"), {"pp": 2}, "Pipeline parallelism is not supported"),
         (V4_FLASH, {"engine_args": {"disable_hybrid_kv_cache_manager": True}}, "needs the hybrid KV cache manager"),
         (model(("0-3", MAMBA2)), {"tp": 4, "dcp": 2}, "needs layers of attention"),
-        (LLAMA_8B, {"engine_args": MTP}, "has no multi-token prediction layers to draft with"),
+        (LLAMA_8B, {"engine_args": MTP}, "Unsupported speculative method: 'mtp'"),
     ],
 )
 def test_what_kernels_and_model_classes_cannot(spec: ModelSpec, options: dict[str, Any], said: str) -> None:

@@ -34,7 +34,9 @@ def draft_mixers(spec: ModelSpec, speculation: Speculation | None, stage: int) -
     if is_mtp(speculation) and spec.mtp:
         return _mixers(spec.mtp, 0, stage)
     if is_mtp(speculation) and spec.model_type not in _ONE_UNSTATED:
-        raise Unsupported(f"vLLM: {spec.name} has no multi-token prediction layers to draft with")
+        raise Unsupported(
+            f"Unsupported speculative method: {speculation.method!r}: {spec.name} has no multi-token prediction layers"
+        )
     return (Mixer(first, stage, _like_target(spec, speculation), draft=True),)
 
 

@@ -86,7 +86,7 @@ def _state_tensor_bytes(attention: Attention, tensor: CacheTensor, rank: Rank) -
     if tensor.role == "conv_state" and isinstance(attention, _CONVOLVED):
         columns = attention.conv_kernel - 1
         drafted = 0 if isinstance(attention, Mamba1) else rank.drafts
-        return rank.conv.vector_bytes(elements // columns * (columns + drafted))
+        return rank.conv.vector_bytes(elements // max(columns, 1) * (columns + drafted))
     return recurrent_storage(attention, rank).vector_bytes(elements)
 
 
