@@ -34,12 +34,12 @@ MODEL_FOLDER = next((f for f in (_PACKAGE / "model_specs", _PACKAGE.parent / "mo
 _HUB_ID = re.compile(r"\w[\w.-]*/[\w.-]+")
 
 
-def gpu_names() -> list[str]:
+def gpu_names() -> tuple[str, ...]:
     """Names of the bundled GPUs, sorted."""
     return _stems(GPU_FOLDER)
 
 
-def model_names() -> list[str]:
+def model_names() -> tuple[str, ...]:
     """Names of the bundled models, sorted."""
     return _stems(MODEL_FOLDER)
 
@@ -113,8 +113,9 @@ def _bundled_model(name: str) -> ModelSpec:
     return read_spec(MODEL_FOLDER / f"{name}.yaml", ModelSpec)
 
 
-def _stems(folder: Path) -> list[str]:
-    return sorted(e.name.removesuffix(".yaml") for e in os.scandir(folder) if e.name.endswith(".yaml"))
+@cache
+def _stems(folder: Path) -> tuple[str, ...]:
+    return tuple(sorted(e.name.removesuffix(".yaml") for e in os.scandir(folder) if e.name.endswith(".yaml")))
 
 
 @cache

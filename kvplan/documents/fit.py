@@ -93,6 +93,21 @@ def payload(p: Plan) -> dict[str, Any]:
     }
 
 
+def context_payload(p: Plan) -> dict[str, Any]:
+    """The same deployment at another maximum length."""
+    return {
+        "context": p.deployment.max_model_len,
+        "batch": p.batch,
+        "session_bytes_reserved": p.session_bytes_reserved,
+        "tokens_per_s": p.tokens_per_s,
+    }
+
+
+def longest_payload(p: Plan) -> list[dict[str, int]]:
+    """How long more sessions than run at full length can be."""
+    return [{"sessions": n, "max_context_tokens": tokens} for n, tokens in plan_tables.longest_sessions(p)]
+
+
 def decode_payload(batch: int, step: Step) -> dict[str, Any]:
     """One decode step of `batch` sessions over all replicas."""
     return {
@@ -129,8 +144,8 @@ def answer(p: Plan, contexts: Sequence[int]) -> Document:
             **payload(p),
             "remedies": [remedy_payload(r) for r in changes],
             "smallest_gpus": fewest,
-            "longest_sessions": [{"sessions": n, "max_context_tokens": t} for n, t in plan_tables.longest_sessions(p)],
-            "contexts": [payload(q) for q in others],
+            "contexts": [context_payload(q) for q in others],
+            "longest_sessions": longest_payload(p),
         },
         notes=p.notes,
         sections=flags(p),

@@ -37,9 +37,9 @@ def _plain(value: Any) -> Any:
 
 
 def _lines(value: Any, indent: str) -> str:
-    flat = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    if not isinstance(value, dict | list) or len(indent) + len(flat) <= _LINE:
-        return flat
+    """Each part is written once, from the inside out: a part is folded onto one line where all of it fits."""
+    if not isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
     deeper = indent + "  "
     if isinstance(value, dict):
         items = [f"{json.dumps(key, ensure_ascii=False)}: {_lines(item, deeper)}" for key, item in value.items()]
@@ -47,5 +47,8 @@ def _lines(value: Any, indent: str) -> str:
     else:
         items = [_lines(item, deeper) for item in value]
         start, end = "[]"
+    flat = f"{start}{', '.join(items)}{end}"
+    if len(indent) + len(flat) <= _LINE and "\n" not in flat:
+        return flat
     body = f",\n{deeper}".join(items)
     return f"{start}\n{deeper}{body}\n{indent}{end}"

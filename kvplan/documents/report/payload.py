@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from kvplan.documents.fit import decode_payload, payload, remedy_payload
+from kvplan.documents.fit import context_payload, decode_payload, longest_payload, payload, remedy_payload
 from kvplan.documents.report.study import Study
 from kvplan.table import Document
 
@@ -21,15 +21,8 @@ def of_study(s: Study) -> dict[str, Any]:
         **payload(s.plan),
         "remedies": [remedy_payload(r) for r in s.remedies],
         "smallest_gpus": s.smallest_gpus,
-        "contexts": [
-            {
-                "context": p.deployment.max_model_len,
-                "batch": p.batch,
-                "session_bytes_reserved": p.session_bytes_reserved,
-                "tokens_per_s": p.tokens_per_s,
-            }
-            for p in s.at_contexts
-        ],
+        "contexts": [context_payload(p) for p in s.at_contexts],
+        "longest_sessions": longest_payload(s.plan),
         "decode_by_batch": [decode_payload(batch, step) for batch, step in s.steps],
         "checklist": [asdict(item) for item in s.items],
         "sensitivity": [
