@@ -14,6 +14,7 @@ SUFFIXES = (".json",)
 NOTES = True
 
 _LINE = 100
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
 def render(document: Document, _: Screen = PAPER, /) -> str:
@@ -24,14 +25,16 @@ def render(document: Document, _: Screen = PAPER, /) -> str:
 
 def line(payload: Mapping[str, Any]) -> str:
     """One payload on one line, for streams of them."""
-    return json.dumps(_plain(payload), ensure_ascii=False, allow_nan=False) + "\n"
+    return _encode(_plain(payload)) + "\n"
 
 
 def _plain(value: Any) -> Any:
     """Mappings, sequences and numbers as strict JSON knows them."""
+    if isinstance(value, str | int):
+        return value
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
+    if isinstance(value, Sequence):
         return [_plain(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
@@ -39,10 +42,10 @@ def _plain(value: Any) -> Any:
 def _lines(value: Any, indent: str) -> str:
     """Each part is written once, from the inside out: a part is folded onto one line where all of it fits."""
     if not isinstance(value, dict | list):
-        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+        return _encode(value)
     deeper = indent + "  "
     if isinstance(value, dict):
-        items = [f"{json.dumps(key, ensure_ascii=False)}: {_lines(item, deeper)}" for key, item in value.items()]
+        items = [f"{_encode(key)}: {_lines(item, deeper)}" for key, item in value.items()]
         start, end = "{}"
     else:
         items = [_lines(item, deeper) for item in value]
