@@ -51,12 +51,17 @@ class Scenario:
     given_bytes: Mapping[str, int] = field(default_factory=dict)
 
     def parallelism(self) -> Parallelism:
-        """Ranks along each axis; TP takes the GPUs that the other axes leave."""
-        rest = self.pp * self.dp
-        tp = self.tp or (self.gpus // rest if self.gpus else 1) or 1
-        if self.gpus and tp * rest != self.gpus:
-            raise BadInput(f"gpus: {self.gpus} is not tp {tp} x pp {self.pp} x dp {self.dp} = {tp * rest}")
-        return Parallelism(tp=tp, pp=self.pp, dp=self.dp, dcp=self.dcp, ep=self.ep)
+        """Ranks along each axis; the engine's own axis takes the GPUs that the others leave."""
+        tp, pp, dp = self.tp or 1, self.pp, self.dp
+        if self.gpus and self.tp is None:
+            left = max(self.gpus // (pp * dp), 1)
+            if pp == 1 and find_engine(self.engine.partition("@")[0]).gpu_axis == "pp":
+                pp = left
+            else:
+                tp = left
+        if self.gpus and tp * pp * dp != self.gpus:
+            raise BadInput(f"gpus: {self.gpus} is not tp {tp} x pp {pp} x dp {dp} = {tp * pp * dp}")
+        return Parallelism(tp=tp, pp=pp, dp=dp, dcp=self.dcp, ep=self.ep)
 
     def deployment(self) -> tuple[Engine, Deployment]:
         """The engine, and this scenario in its words."""

@@ -63,10 +63,10 @@ def candidates(
 
 
 def _spreads(base: Scenario, size: int) -> Iterator[Scenario]:
-    """All of TP, TP inside a box of 8 with pipeline stages beyond, and data-parallel attention."""
+    """All along the engine's axis, TP inside a box of 8 with pipeline stages beyond, and data-parallel attention."""
     bare = replace(base, gpus=None, dcp=1, ep=1)
     if size <= 8:
-        yield replace(bare, tp=size, pp=1, dp=1)
+        yield replace(bare, gpus=size, tp=None, pp=1, dp=1)
     else:
         yield replace(bare, tp=8, pp=size // 8, dp=1)
     if size > 1:

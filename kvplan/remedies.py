@@ -44,23 +44,23 @@ def _candidates(p: Plan) -> Iterator[tuple[str, Scenario]]:
         yield "--max-num-batched-tokens 2048", replace(s, max_num_batched_tokens=2048)
         yield "--max-num-seqs 64", replace(s, max_num_seqs=64)
         yield "--gpu-memory-utilization 0.95", replace(s, gpu_memory_utilization=0.95)
-        for factor in (2, 4, 8):
+        along_pp = p.engine.gpu_axis == "pp"
+        for factor in () if along_pp else (2, 4, 8):
             tp = parallel.tp * factor
-            yield f"--tp {tp} on {parallel.gpus * factor} GPUs", replace(s, tp=tp, gpus=None)
-        yield (
-            f"--pp {parallel.pp * 2} on {parallel.gpus * 2} GPUs",
-            replace(s, tp=parallel.tp, pp=parallel.pp * 2, gpus=None),
-        )
+            yield f"--tp {tp} on {parallel.gpus * factor} GPUs", replace(s, tp=tp, pp=parallel.pp, gpus=None)
+        for factor in (2, 4, 8) if along_pp else (2,):
+            pp = parallel.pp * factor
+            yield f"--pp {pp} on {parallel.gpus * factor} GPUs", replace(s, tp=parallel.tp, pp=pp, gpus=None)
 
 
 def smallest_gpus(p: Plan, limit: int = 64) -> int | None:
-    """The least TP (a power of two, same type of GPU) at which the engine starts; None up to `limit`."""
-    tp = 1
-    while tp <= limit:
+    """The least GPUs (a power of two, along the engine's axis) on which the engine starts; None up to `limit`."""
+    gpus = 1
+    while gpus <= limit:
         try:
-            if plan(replace(p.scenario, tp=tp, gpus=None, pp=1, dp=1, dcp=1, ep=1)).fits:
-                return tp
+            if plan(replace(p.scenario, gpus=gpus, tp=None, pp=1, dp=1, dcp=1, ep=1)).fits:
+                return gpus
         except KvplanError:
-            pass  # a TP that the engine refuses is not an answer
-        tp *= 2
+            pass  # a spread that the engine refuses is not an answer
+        gpus *= 2
     return None

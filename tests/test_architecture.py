@@ -134,6 +134,7 @@ def test_every_engine_exports_the_same_name() -> None:
         assert found.name.replace("-", "_").replace(".", "_") == name
         assert all(callable(getattr(found, m)) for m in ("layout", "budget", "flags"))
         assert found.default_version
+        assert found.gpu_axis in {"tp", "pp"}
 
 
 def test_every_verb_registers_one_command() -> None:

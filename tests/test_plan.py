@@ -31,10 +31,13 @@ def scenario(**options: Any) -> Scenario:
         ({"gpus": 8, "dp": 4}, (2, 1, 4)),
         ({"tp": 4}, (4, 1, 1)),
         ({"gpus": 8, "tp": 2, "pp": 2, "dp": 2}, (2, 2, 2)),
+        ({"gpus": 4, "engine": "llama.cpp"}, (1, 4, 1)),
     ],
 )
-def test_tp_takes_the_gpus_that_other_axes_leave(options: dict[str, int], ranks: tuple[int, int, int]) -> None:
-    """gpus = tp x pp x dp."""
+def test_the_axis_of_the_engine_takes_the_gpus_that_others_leave(
+    options: dict[str, Any], ranks: tuple[int, int, int]
+) -> None:
+    """gpus = tp x pp x dp; llama.cpp deals out layers, the others shard."""
     parallel = scenario(**options).parallelism()
 
     assert (parallel.tp, parallel.pp, parallel.dp) == ranks

@@ -64,8 +64,17 @@ def test_remedies_work_and_are_ranked() -> None:
     assert costs == sorted(costs)
 
 
-def test_the_smallest_group_of_gpus() -> None:
+@pytest.mark.parametrize(("context", "gpus"), [(8192, 2), (131072, 4)])
+def test_the_smallest_group_of_gpus(context: int, gpus: int) -> None:
     """70 B parameters in 16 bit need two H100 for their weights, and more for a session of 128k."""
-    planned = plan(Scenario(model=load_model("llama-3.1-70b"), gpu=load_gpu("h100"), tp=8, context=8192))
+    planned = plan(Scenario(model=load_model("llama-3.1-70b"), gpu=load_gpu("h100"), tp=8, context=context))
 
-    assert smallest_gpus(planned) == 4 or smallest_gpus(planned) == 2
+    assert smallest_gpus(planned) == gpus
+
+
+def test_llama_cpp_grows_by_stages() -> None:
+    """What it needs is a number of GPUs over which it deals out layers, not a TP that it refuses."""
+    short = plan(Scenario(model=load_model("llama-3.1-70b"), gpu=load_gpu("h100"), engine="llama.cpp", context=8192))
+
+    assert smallest_gpus(short) == 2
+    assert [r.change for r in remedies(short)][:1] == ["--pp 2 on 2 GPUs"]

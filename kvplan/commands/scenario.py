@@ -20,7 +20,9 @@ def _options(
     gpu: Gpu,
     gpus: Annotated[int | None, typer.Option(min=1, help="GPUs in all (default: tp x pp x dp).")] = None,
     engine: Engine = "vllm",
-    tp: Annotated[int | None, typer.Option(min=1, help="Tensor parallelism (default: all GPUs).")] = None,
+    tp: Annotated[
+        int | None, typer.Option(min=1, help="Tensor parallelism (default: all GPUs; llama.cpp: --pp).")
+    ] = None,
     pp: Annotated[int, typer.Option(min=1, help="Pipeline stages.")] = 1,
     dp: Annotated[int, typer.Option(min=1, help="Replicas with sessions of their own.")] = 1,
     dcp: Annotated[int, typer.Option(min=1, help="Decode context parallelism inside TP.")] = 1,

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from kvplan.errors import BadInput
 from kvplan.parallel import SINGLE, Parallelism
@@ -188,6 +188,8 @@ class Engine(Protocol):
     default_version: str
     args: frozenset[str]
     """Names of `engine_args` that this engine knows; any other is an error, for a typo must not be ignored."""
+    gpu_axis: Literal["tp", "pp"]
+    """How it spreads a model over GPUs where nobody says."""
 
     def layout(self, deployment: Deployment) -> Layout:
         """How this engine cuts the cache; `Unsupported` with the engine's own reason where it refuses."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from kvplan.arith import cdiv, maximum, minimum, round_up
 from kvplan.budget import Budget
@@ -271,6 +271,7 @@ class LlamaCpp:
 
     name = "llama.cpp"
     default_version = "b11739"
+    gpu_axis: Literal["tp", "pp"] = "pp"
     args = frozenset({
         "n_ctx", "n_parallel", "n_seq_max", "n_ubatch", "ubatch_size", "kv_unified", "swa_full", "type_k", "type_v",
     })  # fmt: skip

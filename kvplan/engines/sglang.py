@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from kvplan.budget import Budget
 from kvplan.cache import CacheTensor, Fixed, PerToken, Window
@@ -187,6 +187,7 @@ class SGLang:
 
     name = "sglang"
     default_version = "0.5"
+    gpu_axis: Literal["tp", "pp"] = "tp"
     args = frozenset({
         "attention_backend", "decode_attention_backend", "dsa_decode_backend", "dsa_prefill_backend",
         "nsa_decode_backend", "nsa_prefill_backend", "page_size", "swa_full_tokens_ratio", "mamba_full_memory_ratio",

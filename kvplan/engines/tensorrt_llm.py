@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from kvplan.budget import Budget
 from kvplan.cache import CacheTensor, Fixed, PerToken
@@ -91,6 +91,7 @@ class TensorRTLLM:
 
     name = "tensorrt-llm"
     default_version = "1.2"
+    gpu_axis: Literal["tp", "pp"] = "tp"
     args = frozenset({"tokens_per_block", "max_attention_window", "max_batch_size", "max_num_tokens"})
 
     def layout(self, deployment: Deployment) -> Layout:

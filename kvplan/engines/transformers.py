@@ -247,6 +247,7 @@ class Transformers:
 
     name = "transformers"
     default_version = "5.24"
+    gpu_axis: Literal["tp", "pp"] = "tp"
     args = frozenset({"cache_implementation"})
 
     def layout(self, deployment: Deployment) -> Layout:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from kvplan.engines.base import DeploymentKey
 from kvplan.engines.vllm.args import NO_EFFECT, Args, Speculation, arg_names, read_args
@@ -72,6 +72,7 @@ class Vllm:
 
     name = "vllm"
     default_version = NEWEST
+    gpu_axis: Literal["tp", "pp"] = "tp"
     args = arg_names() | NO_EFFECT
 
     def layout(self, deployment: Deployment) -> VllmLayout:
