@@ -16,7 +16,7 @@ from kvplan.model import ModelSpec, cost_line
 from kvplan.parallel import Parallelism
 from kvplan.storage import kv_format
 
-NAMES = model_names()
+NAMES = list(model_names())
 
 LAYER_TYPES = {
     "full_attention", "sliding_attention", "chunked_attention", "gqa_block_sparse", "mla", "mla_dsa",
