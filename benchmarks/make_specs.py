@@ -5,8 +5,8 @@ python benchmarks/make_specs.py REFERENCE_DATA_FOLDER [OUTPUT_FOLDER]
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -75,10 +75,14 @@ def _source(entry: Mapping[str, Any], origins: Mapping[str, tuple[str, str]]) ->
 
 def main() -> None:
     """Write every spec, and remove those that no source names any more."""
-    target = Path(sys.argv[2]) if len(sys.argv) > 2 else HERE.parent / "model_specs"
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data", type=Path, help="reference data folder with the configs")
+    parser.add_argument("target", type=Path, nargs="?", default=HERE.parent / "model_specs")
+    arguments = parser.parse_args()
+    target: Path = arguments.target
     target.mkdir(exist_ok=True)
     written = set()
-    for spec in specs(Path(sys.argv[1])):
+    for spec in specs(arguments.data):
         dump_model(spec, target / f"{spec.name}.yaml")
         written.add(f"{spec.name}.yaml")
     for old in target.glob("*.yaml"):
