@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from kvplan.arith import cdiv, maximum, minimum, round_up
 from kvplan.budget import Budget
 from kvplan.cache import CacheTensor, PerToken
-from kvplan.engines.base import Capacity, DeploymentKey, choose, switch, whole
-from kvplan.errors import UnknownName, Unsupported
+from kvplan.engines._llama_cpp_types import K_ROLES, cache_types
+from kvplan.engines.base import Capacity, DeploymentKey, switch, whole
+from kvplan.errors import Unsupported
 from kvplan.parallel import stage_layers
 from kvplan.storage import FP32, KvFormat, kv_format
 
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from kvplan.engines.base import Deployment, Layout
 
 CELL_PAD = 256
-CACHE_TYPES = ("fp32", "fp16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
-"""--cache-type-k and --cache-type-v."""
-_K_ROLES = {"k", "latent", "rope", "entry", "entry_rope", "index_k"}
 _STATE_ROLES = {"conv_state", "recurrent_state", "compressor_state"}
 
 
@@ -56,7 +54,7 @@ class LlamaCppLayout:
         self.ubatch = whole(args, "n_ubatch", None) or whole(args, "ubatch_size", 512) or 512
         self.swa_full = switch(args, "swa_full")
         whole(args, "n_ctx", None)  # a bad one is said at once
-        self.type_k, self.type_v = _types(d)
+        self.type_k, self.type_v = cache_types(d)
         self.notes: tuple[str, ...] = (
             "The whole context is allocated at start; one GPU more is one more share of the layers.",
         )
@@ -109,8 +107,8 @@ class LlamaCppLayout:
                         yield self._rows_of(tensor, layers, window)
 
     def _rows_of(self, tensor: CacheTensor, layers: int, window: int | None) -> Rows:
-        fmt = self.type_k if tensor.role in _K_ROLES else self.type_v
-        part = "K" if tensor.role in _K_ROLES else "V"
+        fmt = self.type_k if tensor.role in K_ROLES else self.type_v
+        part = "K" if tensor.role in K_ROLES else "V"
         grows = isinstance(tensor.law, PerToken)
         ratio = tensor.law.ratio if isinstance(tensor.law, PerToken) else 1
         return Rows(part, layers, tensor.heads * fmt.default.vector_bytes(tensor.dim), None if grows else window, ratio)
@@ -233,32 +231,6 @@ class LlamaCppLayout:
 def _state_rows(group: Any) -> int:
     """Groups of tokens that a compressor keeps: two where they overlap."""
     return 2 if any(a.kind == "compressed" and a.compressor_overlap for a in group.attention) else 1
-
-
-def _type(name: str) -> KvFormat:
-    fmt = kv_format(name)
-    if fmt.name not in CACHE_TYPES:
-        raise UnknownName.of("llama.cpp cache type", name, CACHE_TYPES)
-    return fmt
-
-
-def _types(d: Deployment) -> tuple[KvFormat, KvFormat]:
-    """--cache-type-k and --cache-type-v; f16 unless stated. Blocks of 32 must divide every head."""
-    default = "fp16" if d.kv_dtype == "auto" else d.kv_dtype
-    key, value = (_type(str(choose(d.engine_args, name, default))) for name in ("type_k", "type_v"))
-    single = any(a.kind in {"mla", "compressed"} for _, a in d.spec.mixers())
-    if single and key != value and "type_v" in d.engine_args:
-        raise Unsupported(
-            f"llama.cpp: model does not support different K ({key.name}) and V ({value.name}) cache types"
-        )
-    for _, attention in d.spec.mixers():
-        for tensor in attention.tensors():
-            fmt = key if tensor.role in _K_ROLES else value
-            if fmt.default.group == 32 and tensor.law.slots_per_token() and tensor.dim % 32:
-                raise Unsupported(
-                    f"llama.cpp: cache type {fmt.name} with block size 32 does not divide head dim {tensor.dim}"
-                )
-    return key, value
 
 
 @lru_cache(maxsize=1024)
