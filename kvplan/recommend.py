@@ -40,7 +40,7 @@ class Candidate:
     @property
     def tokens_per_s(self) -> float | None:
         """Decode speed of the whole system at the batch that it holds."""
-        return self.plan.batch / self.plan.step.seconds if self.plan.step else None
+        return self.plan.tokens_per_s
 
     @property
     def session_tokens_per_s(self) -> float | None:
